@@ -1,0 +1,25 @@
+// Reductions on the host: one functor per operation and type, written once.
+#pragma once
+
+#include <cstddef>
+
+#include "cuda_reduce/types.h"
+
+namespace gpuar {
+
+// out[i] = left[i] ∘ right[i] for i < count. `out` may be `left` or `right` (the same pointer);
+// other overlap is not allowed. Any alignment. Integers wrap as unsigned arithmetic does.
+// MIN and MAX are `left < right ? left : right` and its mirror, for floating types too.
+using ReduceFn = void (*)(void* out, const void* left, const void* right, std::size_t count);
+
+// The host reduction for an operation on a type, in the widest form that this processor runs;
+// nullptr where MPI does not define the pair (a bitwise operation on float, say).
+ReduceFn host_reduce(gpuar_op op, gpuar_type type);
+
+// Bytes of one element, padding of pair types included.
+std::size_t element_bytes(gpuar_type type);
+
+const char* name_of(gpuar_op op);
+const char* name_of(gpuar_type type);
+
+}  // namespace gpuar

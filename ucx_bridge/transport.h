@@ -1,0 +1,97 @@
+// The wire between the engine and a transport: message headers, arrivals, operations.
+// Free of UCX: the engine and the in-memory world of the tests include it too.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "coll_gpuar/status.h"
+
+namespace gpuar {
+
+// A communicator's id on the wire: Open MPI's own context id, the same on all members
+// (32 bits in Open MPI 4.1, 128 bits from 5.0 on).
+struct CommId {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+  friend bool operator==(const CommId&, const CommId&) = default;
+};
+
+// Every message starts with this header. Matching is exact: no field is a hash.
+//
+//   byte  0        8        16         20       24        28        30      32
+//        | high   | low    | sequence | source | segment | message | kind  |
+//        |<- communicator->|            sender's           k-th to   2 bits kind
+//                                       rank               this peer 14 bits round
+//
+// `sequence` numbers the calls of a communicator; for persistent requests it is the request's own
+// number and `round` counts its starts. A peer can be at most one start ahead (finishing a start
+// needs every rank's contribution), so 14 bits of round cannot be mistaken.
+struct MessageHeader {
+  CommId comm;
+  std::uint32_t sequence = 0;
+  std::uint32_t source = 0;
+  std::uint32_t segment = 0;
+  std::uint16_t message = 0;
+  std::uint16_t kind_and_round = 0;
+};
+static_assert(sizeof(MessageHeader) == 32);
+
+enum class MessageKind : std::uint8_t { call = 0, persistent = 1, abort = 2 };
+
+constexpr unsigned kind_bits = 2;
+constexpr std::uint16_t round_mask = 0xffff >> kind_bits;
+
+constexpr std::uint16_t pack_kind(MessageKind kind, std::uint32_t round) {
+  return static_cast<std::uint16_t>((static_cast<unsigned>(kind) << (16 - kind_bits)) |
+                                    (round & round_mask));
+}
+constexpr MessageKind kind_of(const MessageHeader& header) {
+  return static_cast<MessageKind>(header.kind_and_round >> (16 - kind_bits));
+}
+constexpr std::uint16_t round_of(const MessageHeader& header) {
+  return header.kind_and_round & round_mask;
+}
+
+// What came in. Eager: `data` holds the bytes. Rendezvous: `data` is the transport's handle, to be
+// given to fetch().
+struct Arrival {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+  bool rendezvous = false;
+  bool holdable = false;  // may be kept until release() or fetch(); else it must be copied at once
+};
+
+// What the receiver of an arrival did with it.
+enum class Taken : std::uint8_t {
+  consumed,  // done with (copied, used, or refused)
+  held,      // kept: release() or fetch() will follow, possibly already called
+};
+
+// Whoever takes arrivals. Called from within the transport's progress().
+struct ArrivalHandler {
+  Taken (*arrived)(void* self, const MessageHeader& header, const Arrival& arrival) = nullptr;
+  void* self = nullptr;
+};
+
+// One send or fetch under way. The caller owns it and keeps it alive until `done` is called;
+// an operation that returned anything but in_progress is over and `done` is not called.
+struct TransportOp {
+  void (*done)(TransportOp* op, Status status) = nullptr;
+  MessageHeader header;      // sends: must stay valid while the send is under way
+  void* request = nullptr;   // the transport's own
+};
+
+// A transport T (UcxTransport, and MemoryTransport in the tests) offers:
+//
+//   using Peer = ...;                                   a cheap handle of a remote process
+//   Status send(Peer, TransportOp&, const void* data, size_t bytes);   header in op.header
+//   Status fetch(const Arrival&, TransportOp&, void* target, size_t bytes);
+//   void   release(const Arrival&);                     gives a held eager arrival back
+//   void   cancel(TransportOp&);                        done() follows, from progress()
+//   unsigned progress();                                number of events
+//
+// All of them return without waiting; `done` and `arrived` are called from progress(), `arrived`
+// never from send(). None takes a lock: the engine serialises.
+
+}  // namespace gpuar
