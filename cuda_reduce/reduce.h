@@ -16,6 +16,18 @@ using ReduceFn = void (*)(void* out, const void* left, const void* right, std::s
 // nullptr where MPI does not define the pair (a bitwise operation on float, say).
 ReduceFn host_reduce(gpuar_op op, gpuar_type type);
 
+// Instruction sets that the host reductions are built for, from narrow to wide. The results do not
+// depend on the choice, bit by bit.
+enum class HostIsa { baseline, avx2, avx512 };
+
+// Makes host_reduce() give functions of `widest` at most, and returns what that comes to here:
+// never wider than the processor and the build allow. Affects later calls of host_reduce(), from
+// any thread; functions already given out stay valid.
+HostIsa limit_host_isa(HostIsa widest);
+
+// The instruction set that host_reduce() uses now: "baseline", "avx2" or "avx512".
+const char* host_isa();
+
 // Bytes of one element, padding of pair types included.
 std::size_t element_bytes(gpuar_type type);
 

@@ -1,0 +1,100 @@
+// All host kernels for one instruction set. The build compiles this file once per set, with
+// GPUAR_HOST_ISA naming it and with the matching -m flags. Nothing here may be visible to the
+// linker but the table: two versions of one function under one name would be merged.
+#include "cuda_reduce/host_kernels.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "cuda_reduce/functors.h"
+
+// Element i depends on element i alone, also where out is left or right. Without this promise the
+// compilers check for overlap at run time, and take the scalar loop for every in-place call.
+#if defined(__clang__)
+#define GPUAR_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define GPUAR_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+namespace gpuar::GPUAR_HOST_ISA {
+namespace {
+
+template <class T>
+struct [[gnu::packed, gnu::may_alias]] Unaligned {
+  T value;
+};
+
+// Reads and writes one element at any address, members only: padding is never touched.
+template <class T>
+struct Access {
+  GPUAR_HD static T load(const std::byte* at) {
+    return reinterpret_cast<const Unaligned<T>*>(at)->value;
+  }
+  GPUAR_HD static void store(std::byte* at, T element) {
+    reinterpret_cast<Unaligned<T>*>(at)->value = element;
+  }
+};
+
+template <class T>
+struct Access<Complex<T>> {
+  GPUAR_HD static Complex<T> load(const std::byte* at) {
+    return {Access<T>::load(at), Access<T>::load(at + sizeof(T))};
+  }
+  GPUAR_HD static void store(std::byte* at, Complex<T> element) {
+    Access<T>::store(at, element.re);
+    Access<T>::store(at + sizeof(T), element.im);
+  }
+};
+
+template <class V, class I>
+struct Access<Pair<V, I>> {
+  using Layout = Pair<V, I>;  // offsetof is a macro: no comma
+  static constexpr std::size_t index_at = offsetof(Layout, index);
+  GPUAR_HD static Pair<V, I> load(const std::byte* at) {
+    return {Access<V>::load(at), Access<I>::load(at + index_at)};
+  }
+  GPUAR_HD static void store(std::byte* at, Pair<V, I> element) {
+    Access<V>::store(at, element.value);
+    Access<I>::store(at + index_at, element.index);
+  }
+};
+
+template <gpuar_op op, class T>
+void reduce(void* out, const void* left, const void* right, std::size_t count) {
+  auto* o = static_cast<std::byte*>(out);
+  const auto* l = static_cast<const std::byte*>(left);
+  const auto* r = static_cast<const std::byte*>(right);
+  GPUAR_INDEPENDENT
+  for (std::size_t i = 0; i < count; ++i) {
+    Access<T>::store(o + i * sizeof(T), Functor<op>::apply(Access<T>::load(l + i * sizeof(T)),
+                                                           Access<T>::load(r + i * sizeof(T))));
+  }
+}
+
+template <gpuar_op op, gpuar_type type>
+constexpr ReduceFn kernel() {
+  if constexpr (is_defined(op, Element<type>::family)) {
+    return &reduce<op, Operand<op, type>>;
+  } else {
+    return nullptr;
+  }
+}
+
+template <int op, int... type>
+constexpr void fill_row(HostKernels& table, std::integer_sequence<int, type...>) {
+  ((table.at[op][type] = kernel<static_cast<gpuar_op>(op), static_cast<gpuar_type>(type)>()), ...);
+}
+
+template <int... op>
+constexpr HostKernels make_table(std::integer_sequence<int, op...>) {
+  HostKernels table{};
+  (fill_row<op>(table, std::make_integer_sequence<int, GPUAR_TYPE_COUNT>{}), ...);
+  return table;
+}
+
+}  // namespace
+
+constexpr HostKernels kernels = make_table(std::make_integer_sequence<int, GPUAR_OP_COUNT>{});
+
+}  // namespace gpuar::GPUAR_HOST_ISA
