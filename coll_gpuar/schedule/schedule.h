@@ -56,9 +56,9 @@ struct Schedule {
   std::uint32_t slot_chunks = 0;  // the largest span that a slot must hold
   std::vector<Step> steps;
   std::vector<std::uint32_t> successors;
-  std::vector<std::uint32_t> initial;       // steps without dependencies, in program order
-  std::vector<PeerReceives> receives;       // ascending by peer
-  std::vector<std::uint32_t> recv_steps;    // see PeerReceives
+  std::vector<std::uint32_t> initial;     // steps without dependencies, in program order
+  std::vector<PeerReceives> receives;     // ascending by peer
+  std::vector<std::uint32_t> recv_steps;  // see PeerReceives
 };
 
 // The half-open range of elements that chunk `index` of `chunks` covers, of `count` elements.
@@ -78,9 +78,9 @@ constexpr ElementRange chunk_range(std::size_t count, std::size_t chunks, std::s
 // The elements of a span of chunks.
 constexpr ElementRange span_range(std::size_t count, std::size_t chunks, Span span) {
   const std::size_t first = chunk_range(count, chunks, span.first).first;
-  const std::size_t end =
-      span.first + span.count == chunks ? count
-                                        : chunk_range(count, chunks, span.first + span.count).first;
+  const std::size_t end = span.first + span.count == chunks
+                              ? count
+                              : chunk_range(count, chunks, span.first + span.count).first;
   return {first, end - first};
 }
 
