@@ -1,0 +1,157 @@
+#include "topo/layout.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "test/catch.h"
+
+using namespace gpuar;
+
+namespace {
+
+using Nodes = std::vector<std::int32_t>;
+
+// Ranks on these hosts; nothing bound, and room for everybody.
+std::vector<ProcessPlace> on_hosts(const std::vector<std::uint64_t>& hosts) {
+  std::vector<ProcessPlace> places;
+  for (const std::uint64_t host : hosts) {
+    places.push_back({"host" + std::to_string(host), host, -1, -1, -1, 10000, 10000});
+  }
+  return places;
+}
+
+Layout layout_of(const std::vector<ProcessPlace>& places, const NodeSizes& pretend = {}) {
+  std::vector<const ProcessPlace*> members;
+  for (const ProcessPlace& place : places) members.push_back(&place);
+  return make_layout(members, pretend);
+}
+
+}  // namespace
+
+TEST_CASE("node sizes are a number or a list", "[layout]") {
+  CHECK(parse_node_sizes("") == NodeSizes{});
+  CHECK(parse_node_sizes("2") == NodeSizes{2});
+  CHECK(parse_node_sizes("1,3") == NodeSizes{1, 3});
+  CHECK(parse_node_sizes("2147483647") == NodeSizes{2147483647});
+  for (const char* bad : {"0", "-1", ",", "1,", ",1", "1,,2", "two", "2 ", " 2", "1;3", "1,0",
+                          "2147483648", "99999999999999999999", "+2", "1.5"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(parse_node_sizes(bad).has_value());
+  }
+}
+
+TEST_CASE("nodes are hosts, numbered by their first rank", "[layout]") {
+  const Layout layout = layout_of(on_hosts({7, 3, 7, 9, 3, 7}));
+  CHECK(layout.node_of == Nodes{0, 1, 0, 2, 1, 0});
+  CHECK(layout.nodes == 3);
+  CHECK(layout.largest_node == 3);
+  CHECK(layout.smallest_node == 1);
+  CHECK_FALSE(layout.oversubscribed);
+}
+
+TEST_CASE("pretend nodes split the ranks of one host", "[layout]") {
+  const auto five = on_hosts({1, 1, 1, 1, 1});
+  CHECK(layout_of(five, {2}).node_of == Nodes{0, 0, 1, 1, 2});
+  CHECK(layout_of(five, {1, 3}).node_of == Nodes{0, 1, 1, 1, 2});
+  CHECK(layout_of(five, {9}).node_of == Nodes{0, 0, 0, 0, 0});
+  CHECK(layout_of(five, {1, 3}).largest_node == 3);
+  CHECK(layout_of(five, {1, 3}).smallest_node == 1);
+  // Sizes start again for every host.
+  CHECK(layout_of(on_hosts({1, 2, 1, 2, 1, 2}), {1, 2}).node_of == Nodes{0, 1, 2, 3, 2, 3});
+}
+
+TEST_CASE("layouts of any members keep their promises", "[layout]") {
+  const unsigned seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 300; ++round) {
+    const std::size_t ranks = round % 30 == 0 ? 4096 : 1 + random() % 64;
+    std::vector<std::uint64_t> hosts(ranks);
+    const auto kinds = 1 + random() % 8;
+    for (auto& host : hosts) host = random() % kinds;
+    NodeSizes pretend(random() % 4);
+    for (auto& size : pretend) size = static_cast<std::int32_t>(1 + random() % 5);
+    const auto places = on_hosts(hosts);
+    const Layout layout = layout_of(places, pretend);
+    CAPTURE(round, ranks, kinds, pretend);
+
+    REQUIRE(layout.node_of.size() == ranks);
+    std::map<std::int32_t, std::vector<std::size_t>> members;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const std::int32_t node = layout.node_of[rank];
+      REQUIRE(node >= 0);
+      REQUIRE(node <= static_cast<std::int32_t>(members.size()));  // the next new one, or known
+      members[node].push_back(rank);
+    }
+    REQUIRE(members.size() == static_cast<std::size_t>(layout.nodes));
+
+    std::int32_t largest = 0;
+    std::int32_t smallest = INT32_MAX;
+    std::map<std::uint64_t, std::size_t> blocks;  // nodes seen so far, by host
+    for (const auto& [node, ranks_of] : members) {
+      const std::uint64_t host = hosts[ranks_of.front()];
+      for (const std::size_t rank : ranks_of) REQUIRE(hosts[rank] == host);  // never across hosts
+      const auto size = static_cast<std::int32_t>(ranks_of.size());
+      largest = std::max(largest, size);
+      smallest = std::min(smallest, size);
+      const std::size_t block = blocks[host]++;
+      if (pretend.empty()) {
+        REQUIRE(block == 0);
+        continue;
+      }
+      const bool last =
+          std::none_of(hosts.begin() + static_cast<std::ptrdiff_t>(ranks_of.back()) + 1,
+                       hosts.end(), [&](auto h) { return h == host; });
+      const std::int32_t wanted = pretend[block % pretend.size()];
+      REQUIRE((last ? size <= wanted : size == wanted));
+    }
+    REQUIRE(layout.largest_node == largest);
+    REQUIRE(layout.smallest_node == smallest);
+  }
+}
+
+TEST_CASE("the layout depends on who shares a host, not on the hosts' ids", "[layout]") {
+  const unsigned seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 100; ++round) {
+    std::vector<std::uint64_t> hosts(1 + random() % 40);
+    for (auto& host : hosts) host = random() % 6;
+    auto renamed = hosts;
+    for (auto& host : renamed) host = (host + 1) * 0x9e3779b97f4a7c15;
+    REQUIRE(layout_of(on_hosts(hosts), {2, 1}) == layout_of(on_hosts(renamed), {2, 1}));
+  }
+}
+
+TEST_CASE("no members, no nodes", "[layout]") {
+  CHECK(layout_of({}) == Layout{});
+  CHECK(layout_of({}, {2}) == Layout{});
+}
+
+TEST_CASE("more ranks than hardware threads are oversubscribed", "[layout]") {
+  const auto ranks = [](std::size_t count, ProcessPlace place) {
+    return std::vector<ProcessPlace>(count, place);
+  };
+  const auto together = [](std::vector<ProcessPlace> a, const std::vector<ProcessPlace>& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  };
+  // Of the whole host, none bound.
+  CHECK_FALSE(layout_of(ranks(4, {"a", 1, 0, 0, -1, 4, 4})).oversubscribed);
+  CHECK(layout_of(ranks(5, {"a", 1, 0, 0, -1, 4, 4})).oversubscribed);
+  // One crowded host is enough.
+  CHECK(layout_of(together(ranks(1, {"a", 1, 0, 0, -1, 4, 4}), ranks(3, {"b", 2, 0, 0, -1, 2, 2})))
+            .oversubscribed);
+  // Bound to two threads: three ranks are too many, whatever the host has.
+  CHECK(layout_of(ranks(3, {"a", 1, 0, 0, 0, 2, 64})).oversubscribed);
+  // Different bindings of equal size do not share.
+  CHECK_FALSE(
+      layout_of(together(ranks(2, {"a", 1, 0, 0, 0, 2, 64}), ranks(2, {"a", 1, 0, 0, 2, 2, 64})))
+          .oversubscribed);
+  // What is not known is not held against anybody.
+  CHECK_FALSE(layout_of(ranks(100, {"a", 1, -1, -1, -1, -1, -1})).oversubscribed);
+}
