@@ -42,6 +42,7 @@ struct Algorithm {
   bool keeps_rank_order;  // operands stay in order of rank: fit for non-commutative operations
   bool reproducible;      // follows the association that is fixed by rank alone (Association::tree)
   bool has_radix;         // only these look at it
+  bool crowds_links;      // all ranks of a host talk to other hosts at the same moment
   Rank max_size;          // more ranks than this cannot be served
 };
 
