@@ -1,0 +1,30 @@
+"""Proof that the lanes would notice if gpuar served nothing."""
+
+from lanes import Failure, lane, mpi
+
+
+def lanes():
+    return {"mutant_fallback": mutant_fallback}
+
+
+@lane()
+def mutant_fallback():
+    "every MPI lane again with a gpuar that always declines: each test must fail its counters"
+    from lanes.__main__ import all_lanes
+
+    for lane_name, function in all_lanes().items():
+        if not getattr(function, "gpuar", False):
+            continue
+        for name, body in function():
+            yield f"{lane_name}: {name}", lambda body=body: must_fail(body)
+
+
+def must_fail(body):
+    mpi.extra_mca = {"coll_gpuar_test_fault": "decline"}
+    try:
+        body()
+    except mpi.NotServed:
+        return
+    finally:
+        mpi.extra_mca = {}
+    raise Failure("passes although gpuar declined every communicator")
