@@ -27,6 +27,7 @@ std::vector<std::uint8_t> bytes_of(const Record& record) {
 
 Verdict judge_all(const std::vector<Record>& records) {
   std::vector<const Record*> members;
+  members.reserve(records.size());
   for (const Record& record : records) members.push_back(&record);
   return judge(members);
 }
@@ -257,6 +258,7 @@ TEST_CASE("all members compute one verdict from what the others published", "[ag
     std::vector<Verdict> verdicts;
     for (int rank = 0; rank < 6; ++rank) {
       std::vector<Record> decoded;
+      decoded.reserve(published.size());
       for (const auto& bytes : published) decoded.push_back(decode(bytes));
       std::vector<const Record*> members;
       for (std::size_t i = 0; i < published.size(); ++i) {

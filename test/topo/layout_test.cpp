@@ -18,6 +18,7 @@ using Nodes = std::vector<std::int32_t>;
 // Ranks on these hosts; nothing bound, and room for everybody.
 std::vector<ProcessPlace> on_hosts(const std::vector<std::uint64_t>& hosts) {
   std::vector<ProcessPlace> places;
+  places.reserve(hosts.size());
   for (const std::uint64_t host : hosts) {
     places.push_back({"host" + std::to_string(host), host, -1, -1, -1, 10000, 10000});
   }
@@ -26,6 +27,7 @@ std::vector<ProcessPlace> on_hosts(const std::vector<std::uint64_t>& hosts) {
 
 Layout layout_of(const std::vector<ProcessPlace>& places, const NodeSizes& pretend = {}) {
   std::vector<const ProcessPlace*> members;
+  members.reserve(places.size());
   for (const ProcessPlace& place : places) members.push_back(&place);
   return make_layout(members, pretend);
 }
@@ -133,7 +135,7 @@ TEST_CASE("no members, no nodes", "[layout]") {
 }
 
 TEST_CASE("more ranks than hardware threads are oversubscribed", "[layout]") {
-  const auto ranks = [](std::size_t count, ProcessPlace place) {
+  const auto ranks = [](std::size_t count, const ProcessPlace& place) {
     return std::vector<ProcessPlace>(count, place);
   };
   const auto together = [](std::vector<ProcessPlace> a, const std::vector<ProcessPlace>& b) {
