@@ -136,6 +136,8 @@ def hpcc(np, execute):
     wanted = r"^(Success|\w+_(?:N|n|\w+norm\w*|Errors|ErrorsFraction|ExeUpdates|residual))=(\S+)$"
     numbers = {name: [number(word)] for name, word in re.findall(wanted, output, re.MULTILINE)}
     require(numbers.get("Success") == [1], "HPC Challenge says that it did not succeed")
+    for name in ("PTRANS_residual", "MPIRandomAccess_Errors", "MPIRandomAccess_LCG_Errors"):
+        require(numbers[name] == [0], f"HPC Challenge says {name} = {numbers[name][0]}, not 0")
     return numbers
 
 

@@ -18,10 +18,10 @@ row, column = PETSc.Mat.Stencil(), PETSc.Mat.Stencil()
 for y in range(y0, y1):
     for x in range(x0, x1):
         row.index = (x, y)
-        for dx, dy, value in ((0, 0, 4.0), (-1, 0, -1.0), (1, 0, -1.0), (0, -1, -1.0), (0, 1, -1.0)):
+        for dx, dy in ((0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)):
             if 0 <= x + dx < SIDE and 0 <= y + dy < SIDE:
                 column.index = (x + dx, y + dy)
-                matrix.setValueStencil(row, column, value)
+                matrix.setValueStencil(row, column, -1.0 if dx or dy else 4.0)
 matrix.assemble()
 
 wanted = grid.createGlobalVec()
