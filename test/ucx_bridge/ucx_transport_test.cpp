@@ -1,0 +1,257 @@
+// The UCX transport between two workers of one process: real UCX, real shared memory.
+#include "ucx_bridge/ucx_transport.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "test/ucx_bridge/endpoint_pair.h"
+
+using namespace gpuar;
+using namespace gpuar::test;
+
+TEST_CASE("ucx transport: all sizes arrive whole, eager and rendezvous", "[ucx]") {
+  Pair pair;
+  const std::size_t limit = pair.a.transport.eager_limit();
+  const std::vector<std::size_t> sizes = {
+      0,    1,    3,    8,    31,        64,    92,        100,   1000,     2048,
+      8000, 8192, 8256, 9000, limit - 1, limit, limit + 1, 65536, 1u << 20, 4u << 20};
+  std::uint32_t sequence = 0;
+  for (const std::size_t bytes : sizes) pair.a.send(sequence++, bytes);
+  auto& receiver = pair.b.receiver;
+  REQUIRE(pair.until([&] { return receiver.arrived == sizes.size(); }));
+  CHECK(receiver.rendezvous == 4);
+  receiver.finish_kept_last_first();
+  REQUIRE(pair.until([&] { return pair.a.sends_over(); }));
+  REQUIRE(pair.until([&] {
+    for (const Op& op : receiver.fetches)
+      if (!op.over()) return false;
+    return true;
+  }));
+  CHECK(receiver.wrong == 0);
+  CHECK(receiver.fetches_right());
+  for (const Op& op : pair.a.sends) {
+    CHECK(op.status == Status::ok);
+    CHECK(op.times_done <= 1);
+  }
+  CHECK(pair.a.transport.messages_sent() == sizes.size());
+  CHECK(pair.a.transport.bytes_sent() == receiver.bytes);
+}
+
+TEST_CASE("ucx transport: the header arrives unchanged", "[ucx]") {
+  Pair pair;
+  MessageHeader seen;
+  pair.b.receiver.take = [&](const MessageHeader& header, const Arrival&) {
+    seen = header;
+    return Taken::consumed;
+  };
+  Op op;
+  op.header = {{0x0123456789abcdef, 0xfedcba9876543210}, 0xaabbccdd, 7, 9, 11,
+               pack_kind(MessageKind::persistent, 16383)};
+  const std::byte payload[3] = {};
+  const Status status = pair.a.transport.send(pair.a.peer, op, payload, sizeof payload);
+  CHECK((status == Status::ok || status == Status::in_progress));
+  REQUIRE(pair.until([&] { return pair.b.receiver.arrived == 1; }));
+  CHECK(std::memcmp(&seen, &op.header, sizeof seen) == 0);
+}
+
+TEST_CASE("ucx transport: release and fetch from within the handler", "[ucx]") {
+  Pair pair;
+  auto& receiver = pair.b.receiver;
+  receiver.take = [&](const MessageHeader& header, const Arrival& arrival) {
+    if (!arrival.holdable) return receiver.check(header, arrival), Taken::consumed;
+    receiver.finish({header, arrival});
+    return Taken::held;
+  };
+  constexpr std::uint32_t rounds = 200;
+  for (std::uint32_t i = 0; i < rounds; ++i) {
+    pair.a.send(4 * i, 64);
+    pair.a.send(4 * i + 1, 4000);
+    pair.a.send(4 * i + 2, 16384);
+    pair.a.send(4 * i + 3, 100000);
+    REQUIRE(pair.until([&] { return receiver.arrived == 4 * (i + 1) && pair.a.sends_over(); }));
+    pair.a.sends.clear();
+  }
+  REQUIRE(pair.until([&] { return receiver.fetches.back().over(); }));
+  CHECK(receiver.wrong == 0);
+  CHECK(receiver.holdable_eager >= rounds);
+  CHECK(receiver.fetches.size() == rounds);
+  CHECK(receiver.fetches_right());
+}
+
+TEST_CASE("ucx transport: many sends that nobody takes yet, then all at once", "[ucx]") {
+  Pair pair;
+  auto& receiver = pair.b.receiver;
+  const auto [count, bytes] = GENERATE(table<std::size_t, std::size_t>({
+      {10000, 64},
+      {2000, 8192},
+      {300, 40000},
+  }));
+  for (std::uint32_t i = 0; i < count; ++i) {
+    pair.a.send(i, bytes);
+    pair.a.transport.progress();  // the sender alone
+  }
+  CHECK(receiver.arrived == 0);
+  REQUIRE(pair.until([&] { return receiver.arrived == count; }));
+  receiver.finish_kept_last_first();
+  REQUIRE(pair.until([&] { return pair.a.sends_over(); }));
+  REQUIRE(pair.until([&] { return receiver.fetches.empty() || receiver.fetches.front().over(); }));
+  CHECK(receiver.wrong == 0);
+  CHECK(receiver.fetches_right());
+}
+
+TEST_CASE("ucx transport: rendezvous in both directions at once", "[ucx]") {
+  Pair pair;
+  constexpr std::size_t count = 40;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    pair.a.send(i, 200000 + i);
+    pair.b.send(1000 + i, 300000 + i);
+  }
+  auto& at_a = pair.a.receiver;
+  auto& at_b = pair.b.receiver;
+  REQUIRE(pair.until([&] { return at_a.arrived == count && at_b.arrived == count; }));
+  at_a.finish_kept_last_first();
+  at_b.finish_kept_last_first();
+  REQUIRE(pair.until([&] { return pair.a.sends_over() && pair.b.sends_over(); }));
+  REQUIRE(pair.until([&] { return at_a.fetches.front().over() && at_b.fetches.front().over(); }));
+  CHECK(at_a.fetches_right());
+  CHECK(at_b.fetches_right());
+}
+
+TEST_CASE("ucx transport: a refused rendezvous completes at its sender", "[ucx]") {
+  Pair pair;
+  auto& receiver = pair.b.receiver;
+  SECTION("in the handler") {
+    receiver.take = [](const MessageHeader&, const Arrival&) { return Taken::consumed; };
+  }
+  SECTION("in the handler, by release") {
+    receiver.take = [&](const MessageHeader&, const Arrival& arrival) {
+      pair.b.transport.release(arrival);
+      return Taken::held;
+    };
+  }
+  SECTION("later") {}
+  Op& op = pair.a.send(1, 1u << 20);
+  REQUIRE(pair.until([&] { return receiver.arrived == 1; }));
+  for (const auto& item : receiver.kept) pair.b.transport.release(item.arrival);
+  REQUIRE(pair.until([&] { return op.over(); }));
+  pair.a.send(2, 1u << 20);  // and the transport goes on
+  CHECK(pair.until([&] { return receiver.arrived == 2; }));
+  if (receiver.kept.size() == 2) pair.b.transport.release(receiver.kept.back().arrival);
+  CHECK(pair.until([&] { return pair.a.sends_over(); }));
+}
+
+TEST_CASE("ucx transport: a fetch of another length says truncated and ends the message", "[ucx]") {
+  Pair pair;
+  Op& op = pair.a.send(1, 100000);
+  auto& receiver = pair.b.receiver;
+  REQUIRE(pair.until([&] { return receiver.kept.size() == 1; }));
+  Op fetch;
+  fetch.data.resize(100001);
+  CHECK(pair.b.transport.fetch(receiver.kept.front().arrival, fetch, fetch.data.data(),
+                               fetch.data.size()) == Status::truncated);
+  CHECK(pair.until([&] { return op.over(); }));
+  CHECK(fetch.times_done == 0);
+}
+
+TEST_CASE("ucx transport: a cancelled send still ends, once", "[ucx]") {
+  Pair pair;
+  auto& receiver = pair.b.receiver;
+  Op& first = pair.a.send(1, 1u << 20);
+  REQUIRE(pair.until([&] { return receiver.kept.size() == 1; }));
+  pair.a.transport.cancel(first);
+  pair.b.transport.release(receiver.kept.front().arrival);
+  REQUIRE(pair.until([&] { return first.over(); }));
+  CHECK(first.times_done == 1);
+}
+
+TEST_CASE("ucx transport: closing with traffic under way takes a bounded time", "[ucx]") {
+  const auto start = std::chrono::steady_clock::now();
+  {
+    Pair pair;
+    for (std::uint32_t i = 0; i < 50; ++i) {
+      pair.a.send(i, 4000);
+      pair.a.send(i, 100000);
+      pair.b.send(i, 100000);
+    }
+    pair.until([&] { return pair.b.receiver.arrived >= 20; });
+    auto& kept = pair.b.receiver.kept;
+    for (const auto& item : kept)
+      if (!item.arrival.rendezvous) pair.b.transport.release(item.arrival);
+    pair.a.transport.close();
+    pair.b.transport.close();
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  CHECK(took.count() < 10);
+}
+
+TEST_CASE("ucx transport: closed, it opens again; never opened, it closes", "[ucx]") {
+  UcxTransport never_opened;
+  never_opened.close();
+  Receiver receiver;
+  UcxTransport transport;
+  for (int i = 0; i < 2; ++i) {
+    std::string why;
+    REQUIRE(transport.open(receiver.handler(), {}, why) == Status::ok);
+    CHECK(transport.open(receiver.handler(), {}, why) == Status::failed);
+    CHECK_FALSE(transport.address().empty());
+    CHECK(transport.flush(1.0) == Status::ok);
+    transport.close();
+    CHECK(transport.address().empty());
+  }
+}
+
+TEST_CASE("ucx transport: a UCX without transports is refused with a sentence", "[ucx]") {
+  setenv("UCX_TLS", "nonesuch", 1);
+  Receiver receiver;
+  UcxTransport transport;
+  std::string why;
+  const Status status = transport.open(receiver.handler(), {}, why);
+  unsetenv("UCX_TLS");
+  CHECK(status != Status::ok);
+  CHECK(why.find("UCX_TLS") != std::string::npos);
+}
+
+TEST_CASE("ucx transport: says its version and the transports to a peer", "[ucx]") {
+  Pair pair;
+  CHECK(UcxTransport::version().rfind("UCX 1.", 0) == 0);
+  CHECK(UcxTransport::describe(pair.a.peer) == "not connected");
+  pair.a.send(0, 8);
+  REQUIRE(pair.until([&] { return pair.b.receiver.arrived == 1; }));
+  const std::string text = UcxTransport::describe(pair.a.peer);
+  INFO(text);
+  CHECK(text.find('/') != std::string::npos);
+}
+
+TEST_CASE("ucx transport: a sleeper wakes when something arrives", "[ucx]") {
+  UcxOptions options;
+  options.wakeup = true;
+  Pair pair(options);
+  CHECK(pair.b.transport.event_fd() >= 0);
+  while (pair.b.transport.arm() == Status::in_progress) pair.b.transport.progress();
+  pair.a.send(0, 8);
+  REQUIRE(pair.until([&] { return pair.b.receiver.arrived == 1; }));
+}
+
+TEST_CASE("ucx transport: a forked child forgets UCX, the parent goes on", "[ucx]") {
+  Pair pair;
+  pair.a.send(0, 100);
+  REQUIRE(pair.until([&] { return pair.b.receiver.arrived == 1; }));
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    pair.a.transport.close();
+    pair.b.transport.close();
+    _exit(pair.a.transport.address().empty() ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  pair.a.send(1, 8000);
+  pair.a.send(2, 200000);
+  REQUIRE(pair.until([&] { return pair.b.receiver.arrived == 3; }));
+  pair.b.receiver.finish_kept_last_first();
+  REQUIRE(pair.until([&] { return pair.a.sends_over(); }));
+  CHECK(pair.b.receiver.wrong == 0);
+}

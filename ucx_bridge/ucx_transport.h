@@ -1,0 +1,119 @@
+// The transport of real runs: UCX Active Messages.
+//
+// One context and one worker per process, an endpoint per remote process made at the first send to
+// it. A message is one Active Message: the MessageHeader is its user header, the payload its data.
+// Nothing here locks: the engine serialises all calls.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ucx_bridge/transport.h"
+
+struct ucp_am_recv_param;
+struct ucp_context;
+struct ucp_ep;
+struct ucp_worker;
+
+namespace gpuar {
+
+struct UcxOptions {
+  std::size_t eager_limit = 0;  // bytes up to which a message is eager; 0: measured default
+  bool wakeup = false;          // event_fd() and arm() are wanted (a progress thread)
+  void (*log)(const char* line) = nullptr;  // one line of trouble, no newline
+};
+
+class UcxTransport {
+ public:
+  // A remote process. Its endpoint appears at the first send.
+  struct Process {
+    std::vector<std::byte> address;
+    ucp_ep* endpoint = nullptr;
+  };
+  using Peer = Process*;
+
+  // Where eager and rendezvous meet.
+  static constexpr std::size_t default_eager_limit = std::size_t{16} << 10;
+
+  UcxTransport() = default;
+  ~UcxTransport() { close(); }
+  UcxTransport(const UcxTransport&) = delete;
+  UcxTransport& operator=(const UcxTransport&) = delete;
+
+  // Brings UCX up; it reads its UCX_* environment. On failure `why` is a sentence for the user and
+  // the transport is as before.
+  Status open(ArrivalHandler handler, const UcxOptions& options, std::string& why);
+
+  // Closes the endpoints, waiting for what is under way no longer than a bounded time, and takes
+  // UCX down. Operations that are still under way then will never be `done`, and arrivals still
+  // held are gone. In a forked child it forgets everything and touches nothing.
+  void close();
+
+  // What others need to reach this process. Valid until close().
+  std::span<const std::byte> address() const { return address_; }
+
+  // Names a remote process by its address(), once per process: nothing is contacted yet. Valid
+  // until close(). Null if memory is out.
+  Peer connect(const void* address, std::size_t bytes);
+
+  // The transport contract; see transport.h. A length other than the arrival's makes fetch() give
+  // the arrival back and return `truncated`.
+  Status send(Peer peer, TransportOp& op, const void* data, std::size_t bytes);
+  Status fetch(const Arrival& arrival, TransportOp& op, void* target, std::size_t bytes);
+  void release(const Arrival& arrival);
+  unsigned progress();
+
+  // Asks UCX to give `op` up. UCX cannot take an Active Message back, so `done` comes when the peer
+  // has had it, or refused it; from a peer that died it never comes.
+  void cancel(TransportOp& op);
+
+  // Progresses until all eager data has left this process, at most `seconds`.
+  Status flush(double seconds);
+
+  // For a thread that sleeps until something arrives (UcxOptions::wakeup). arm() returns
+  // in_progress if something is there already: then progress first. event_fd() is -1 without.
+  int event_fd() const { return event_fd_; }
+  Status arm();
+
+  std::size_t eager_limit() const { return eager_limit_; }
+  std::uint64_t messages_sent() const { return messages_sent_; }
+  std::uint64_t bytes_sent() const { return bytes_sent_; }
+
+  // "UCX 1.13.1"
+  static std::string version();
+  // The transports to `peer`, as "posix/memory, cma/memory"; "not connected" before the first send.
+  static std::string describe(Peer peer);
+
+ private:
+  Status make_context(const UcxOptions& options, std::string& why);
+  Status make_worker(std::string& why);
+  Status prepare_worker(const UcxOptions& options, std::string& why);
+  Status make_endpoint(Process& peer);
+  void close_endpoints();
+  void refuse(const char* reason, std::size_t length);
+  int arrived(const void* header, std::size_t header_length, void* data, std::size_t length,
+              const ucp_am_recv_param& param);
+
+  ucp_context* context_ = nullptr;
+  ucp_worker* worker_ = nullptr;
+  ArrivalHandler handler_;
+  std::size_t eager_limit_ = default_eager_limit;
+  void* delivering_ = nullptr;  // data of the arrival whose handler is running, if not released
+  std::uint64_t messages_sent_ = 0;
+  std::uint64_t bytes_sent_ = 0;
+  std::uint64_t refused_ = 0;
+  void (*log_)(const char* line) = nullptr;
+  std::vector<std::byte> address_;
+  std::deque<Process> processes_;
+  int event_fd_ = -1;
+  pid_t owner_ = 0;  // the process that opened it
+  bool closing_ = false;
+};
+
+}  // namespace gpuar
