@@ -1,0 +1,184 @@
+/* One communicator: whether gpuar serves it, and the blocking call. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coll_gpuar/component/coll_gpuar.h"
+
+static void construct(coll_gpuar_module* module) {
+  module->comm = NULL;
+  module->failure_logged = false;
+  memset(&module->previous, 0, sizeof module->previous);
+}
+
+static void destruct(coll_gpuar_module* module) {
+  gpuar_comm_release(module->comm);
+}
+
+OBJ_CLASS_INSTANCE(coll_gpuar_module, mca_coll_base_module_t, construct, destruct);
+
+/* --- Whether gpuar serves a communicator ------------------------------------------------------ */
+
+static void count_one(uint64_t* counter) {
+  __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+/* Each reason is printed once, and not many of them: a job may have thousands of communicators. */
+static bool is_new_reason(const char* why) {
+  enum { max_reasons = 8 };
+  static char reasons[max_reasons][COLL_GPUAR_WHY_BYTES];
+  static int used;
+  OPAL_THREAD_LOCK(&coll_gpuar.lock);
+  bool is_new = used < max_reasons;
+  for (int i = 0; i < used; ++i) is_new = is_new && 0 != strcmp(reasons[i], why);
+  if (is_new) snprintf(reasons[used++], COLL_GPUAR_WHY_BYTES, "%s", why);
+  OPAL_THREAD_UNLOCK(&coll_gpuar.lock);
+  return is_new;
+}
+
+static void decline(const ompi_communicator_t* comm, const char* why) {
+  count_one(&gpuar_get_counters()->fallbacks);
+  if (!is_new_reason(why) || !coll_gpuar_speaks_for(comm)) return;
+  char line[2 * COLL_GPUAR_WHY_BYTES];
+  snprintf(line, sizeof line, "gpuar: does not serve communicator %s (%d ranks): %s", comm->c_name,
+           ompi_comm_size((ompi_communicator_t*)comm), why);
+  coll_gpuar_log(line);
+}
+
+static int describe_and_create(ompi_communicator_t* comm, gpuar_comm** out, char* why) {
+  const int size = ompi_comm_size(comm);
+  uint64_t* processes = malloc((size_t)size * sizeof *processes);
+  if (NULL == processes) return GPUAR_ERR_NO_MEMORY;
+  for (int rank = 0; rank < size; ++rank) processes[rank] = coll_gpuar_process(comm, rank);
+  gpuar_comm_desc desc = {
+      .rank = ompi_comm_rank(comm),
+      .size = size,
+      .processes = processes,
+      .name = comm->c_name,
+      .directory = &coll_gpuar_directory,
+  };
+  coll_gpuar_context_id(comm, &desc.id_high, &desc.id_low);
+  const int status = gpuar_comm_create(coll_gpuar.core, &desc, out, why, COLL_GPUAR_WHY_BYTES);
+  free(processes);
+  return status;
+}
+
+static int create(ompi_communicator_t* comm, gpuar_comm** out, char* why) {
+  if (0 == strcmp(coll_gpuar.params.test_fault, "decline")) {
+    snprintf(why, COLL_GPUAR_WHY_BYTES, "coll_gpuar_test_fault is \"decline\"");
+    return GPUAR_ERR_DECLINED;
+  }
+  if (NULL == coll_gpuar.core) {
+    snprintf(why, COLL_GPUAR_WHY_BYTES, "rank %d on host %s: %.384s", ompi_comm_rank(comm),
+             opal_process_info.nodename, coll_gpuar.refusal);
+    return GPUAR_ERR_DECLINED;
+  }
+  gpuar_core_set_threads(coll_gpuar.core, ompi_mpi_thread_multiple, ompi_mpi_yield_when_idle);
+  return describe_and_create(comm, out, why);
+}
+
+static int enable(mca_coll_base_module_t* base_module, ompi_communicator_t* comm);
+static int disable(mca_coll_base_module_t* base_module, ompi_communicator_t* comm);
+static int allreduce(const void* send, void* receive, coll_gpuar_count count,
+                     ompi_datatype_t* datatype, ompi_op_t* op, ompi_communicator_t* comm,
+                     mca_coll_base_module_t* base_module);
+
+mca_coll_base_module_t* coll_gpuar_comm_query(ompi_communicator_t* comm, int* priority) {
+  *priority = -1;
+  if (OMPI_COMM_IS_INTER(comm) || ompi_comm_size(comm) < 2) {
+    count_one(&gpuar_get_counters()->declined_size);
+    return NULL;
+  }
+  char why[COLL_GPUAR_WHY_BYTES] = "out of memory";
+  gpuar_comm* core_comm = NULL;
+  if (GPUAR_OK != create(comm, &core_comm, why)) {
+    decline(comm, why);
+    return NULL;
+  }
+  coll_gpuar_module* module = OBJ_NEW(coll_gpuar_module);
+  if (NULL == module) {
+    gpuar_comm_release(core_comm);
+    return NULL;
+  }
+  module->comm = core_comm;
+  module->super.coll_module_enable = enable;
+  module->super.coll_module_disable = disable;
+  module->super.coll_allreduce = allreduce;
+  module->super.coll_iallreduce = coll_gpuar_iallreduce;
+  module->super.coll_allreduce_init = coll_gpuar_allreduce_init;
+  coll_gpuar_begin_service();
+  *priority = coll_gpuar.priority;
+  return &module->super;
+}
+
+static int enable(mca_coll_base_module_t* base_module, ompi_communicator_t* comm) {
+  coll_gpuar_module* module = (coll_gpuar_module*)base_module;
+  (void)comm;
+  GPUAR_INSTALL(comm, allreduce, allreduce, base_module, &module->previous);
+  GPUAR_INSTALL(comm, iallreduce, coll_gpuar_iallreduce, base_module, &module->previous);
+  GPUAR_INSTALL(comm, allreduce_init, coll_gpuar_allreduce_init, base_module, &module->previous);
+  return OMPI_SUCCESS;
+}
+
+/* May be called once for every function that a communicator holds of the module. */
+static int disable(mca_coll_base_module_t* base_module, ompi_communicator_t* comm) {
+  coll_gpuar_module* module = (coll_gpuar_module*)base_module;
+  GPUAR_UNINSTALL(comm, allreduce, base_module, &module->previous);
+  GPUAR_UNINSTALL(comm, iallreduce, base_module, &module->previous);
+  GPUAR_UNINSTALL(comm, allreduce_init, base_module, &module->previous);
+  return OMPI_SUCCESS;
+}
+
+/* --- Errors ----------------------------------------------------------------------------------- */
+
+static const char* explain(int status) {
+  switch (status) {
+    case GPUAR_ERR_NO_MEMORY:
+      return "out of memory";
+    case GPUAR_ERR_UNREACHABLE:
+      return "a peer is gone or cannot be contacted";
+    case GPUAR_ERR_TRUNCATED:
+      return "ranks disagree on the length of the message; compare count and datatype of this call "
+             "on all of them";
+    default:
+      return "failed, see the message before this one";
+  }
+}
+
+int coll_gpuar_error_class(int status, const char* call, ompi_communicator_t* comm,
+                           coll_gpuar_module* module) {
+  if (!module->failure_logged) {
+    module->failure_logged = true;
+    char line[COLL_GPUAR_WHY_BYTES];
+    snprintf(line, sizeof line, "gpuar: %s on communicator %s, rank %d of %d: %s", call,
+             comm->c_name, ompi_comm_rank(comm), ompi_comm_size(comm), explain(status));
+    coll_gpuar_log(line);
+  }
+  switch (status) {
+    case GPUAR_ERR_NO_MEMORY:
+      return MPI_ERR_NO_MEM;
+    case GPUAR_ERR_TRUNCATED:
+      return MPI_ERR_TRUNCATE;
+    default:
+      return MPI_ERR_OTHER;
+  }
+}
+
+/* --- MPI_Allreduce ---------------------------------------------------------------------------- */
+
+static int allreduce(const void* send, void* receive, coll_gpuar_count count,
+                     ompi_datatype_t* datatype, ompi_op_t* op, ompi_communicator_t* comm,
+                     mca_coll_base_module_t* base_module) {
+  if (coll_gpuar_is_empty((size_t)count, datatype)) return OMPI_SUCCESS;
+  coll_gpuar_module* module = (coll_gpuar_module*)base_module;
+  coll_gpuar_binding binding;
+  int status = coll_gpuar_bind(&binding, send, receive, (size_t)count, datatype, op);
+  if (GPUAR_OK == status) {
+    status = coll_gpuar_binding_load(&binding);
+    if (GPUAR_OK == status) status = gpuar_allreduce(module->comm, &binding.args, opal_progress);
+    if (GPUAR_OK == status) status = coll_gpuar_binding_store(&binding);
+    coll_gpuar_binding_release(&binding);
+  }
+  if (OPAL_LIKELY(GPUAR_OK == status)) return OMPI_SUCCESS;
+  return coll_gpuar_error_class(status, "MPI_Allreduce", comm, module);
+}
