@@ -1,0 +1,135 @@
+// Engine: operations under way, and failure. Included by engine.h.
+//
+// A communicator fails as a whole and stays failed: whoever finds the error says so once, posts
+// nothing more, takes back what can be taken back, tells all members, and finishes its calls with
+// an error when nothing of them is on the wire any more.
+#pragma once
+
+#include "coll_gpuar/engine/engine.h"
+
+namespace gpuar {
+
+template <class T>
+typename Engine<T>::Op* Engine<T>::take_op(Run& run, Lane& lane, std::uint32_t step) {
+  Op* op = ops_.take();
+  op->done = &Engine::on_done;
+  op->engine = this;
+  op->run = &run;
+  op->lane = &lane;
+  op->step = step;
+  return op;
+}
+
+template <class T>
+void Engine<T>::give_op(Op* op) {
+  op->run = nullptr;
+  ops_.give(op);
+}
+
+template <class T>
+void Engine<T>::track(Run& run, Op* op) {
+  Op* first = static_cast<Op*>(run.ops);
+  op->next = first;
+  op->previous = nullptr;
+  if (first) first->previous = op;
+  run.ops = op;
+  ++run.in_flight;
+}
+
+template <class T>
+void Engine<T>::untrack(Op* op) {
+  Run& run = *op->run;
+  if (op->next) op->next->previous = op->previous;
+  if (op->previous) {
+    op->previous->next = op->next;
+  } else {
+    run.ops = op->next;
+  }
+  --run.in_flight;
+}
+
+template <class T>
+void Engine<T>::on_done(TransportOp* transport_op, Status status) {
+  Op* op = static_cast<Op*>(transport_op);
+  Engine& engine = *op->engine;
+  Run* run = op->run;
+  if (!run) return engine.give_op(op);  // an abort record
+  Lane& lane = *op->lane;
+  const std::uint32_t step = op->step;
+  engine.untrack(op);
+  engine.give_op(op);
+  if (run->status != Status::ok) {
+    if (run->in_flight == 0) engine.finish(*run);
+  } else if (status != Status::ok) {
+    engine.fail(*run->comm, status,
+                "transfer with rank " + std::to_string(step_of(*run, step).peer) + " failed");
+    if (run->active && run->in_flight == 0) engine.finish(*run);
+  } else {
+    engine.complete(*run, lane, step);
+    if (run->active) engine.enqueue(*run);
+  }
+}
+
+template <class T>
+void Engine<T>::fail(Comm& comm, Status status, const std::string& what) {
+  if (comm.status != Status::ok) return;
+  comm.status = status;
+  if (comm.log) comm.log(comm, what + " (" + describe(status) + ")");
+  announce_abort(comm);
+  for (Run* run : comm.calls) {
+    if (run) fail_run(*run, status);
+  }
+  for (Run* run : comm.persistent) {
+    if (run) fail_run(*run, status);
+  }
+}
+
+template <class T>
+void Engine<T>::fail_run(Run& run, Status status) {
+  if (!run.active || run.status != Status::ok) return;
+  run.status = status;
+  drop_all(run.early);
+  for (Lane& lane : run.lanes) {
+    if (!lane.live) continue;
+    for (Held*& held : lane.arrivals) {
+      if (held && held != expected()) drop(held);
+      held = nullptr;
+    }
+    for (std::size_t i = 0; i < lane.slots.size(); ++i) {
+      empty_slot(lane, static_cast<std::uint16_t>(i));
+    }
+  }
+  for (Op* op = static_cast<Op*>(run.ops); op; op = op->next) transport_.cancel(*op);
+  if (run.in_flight == 0) finish(run);
+}
+
+template <class T>
+void Engine<T>::announce_abort(Comm& comm) {
+  for (Rank rank = 0; rank < comm.size; ++rank) {
+    if (rank == comm.rank) continue;
+    void* peer = comm.peers[static_cast<std::size_t>(rank)];
+    if (!peer) peer = comm.resolve(comm, rank);
+    if (!peer) continue;
+    Op* op = ops_.take();
+    op->done = &Engine::on_done;
+    op->engine = this;
+    op->run = nullptr;
+    op->header = {comm.id, 0, static_cast<std::uint32_t>(comm.rank),
+                  0,       0, pack_kind(MessageKind::abort, 0)};
+    if (transport_.send(static_cast<typename T::Peer>(peer), *op, nullptr, 0) !=
+        Status::in_progress) {
+      give_op(op);
+    }
+  }
+}
+
+// nullptr after a failure.
+template <class T>
+void* Engine<T>::peer_of(Comm& comm, Rank rank) {
+  void*& peer = comm.peers[static_cast<std::size_t>(rank)];
+  if (!peer) peer = comm.resolve(comm, rank);
+  if (!peer) fail(comm, Status::unreachable, "rank " + std::to_string(rank) + " has no address");
+  return peer;
+}
+
+}  // namespace gpuar
