@@ -56,9 +56,15 @@ Cost tree_cost(Rank size, std::uint32_t radix) {
   const std::uint64_t radix_bits = log2_of(static_cast<Rank>(radix));
   const std::uint64_t full_levels = doublings(size) / radix_bits;
   const std::uint64_t top_width = std::uint64_t{1} << (doublings(size) % radix_bits);
-  const std::uint64_t levels = full_levels + (top_width > 1 ? 1 : 0) + fold(size);
+  const std::uint64_t levels = full_levels + (top_width > 1 ? 1 : 0);
   const std::uint64_t children = full_levels * (radix - 1) + (top_width - 1) + fold(size);
-  return {2 * levels, 2 * children, 1, 2 * children, children, children};
+  // The first leaf at the full depth has the digit 1 on all levels. If it is folded, the longest
+  // chain grows; if only leaves nearer to the root are, it does not.
+  std::uint64_t first_deepest = 0;
+  for (std::uint64_t i = 0, power = 1; i < levels; ++i, power *= radix) first_deepest += power;
+  const bool deeper = static_cast<std::uint64_t>(size) - leaves(size) > first_deepest;
+  const std::uint64_t depth = levels + (deeper ? 1 : 0);
+  return {2 * depth, 2 * children, 1, 2 * children, children, children};
 }
 
 Cost rabenseifner_cost(Rank size, std::uint32_t /*radix*/) {

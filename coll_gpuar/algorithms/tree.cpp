@@ -9,9 +9,10 @@
 //       │
 //       7
 //
-// With L levels of widths w (w = radix, the top one may be narrower; their product is 2^⌊log2 P⌋)
-// and f = 1 if P is no power of two (then neighbours are folded first), else 0:
-// Steps: 2(L + f). Bytes sent by the busiest rank: (Σ(w−1) + f) · B, half of what passes through
+// With L levels of widths w (w = radix, the top one may be narrower; their product is 2^⌊log2 P⌋),
+// f = 1 if P is no power of two (then neighbours are folded first), else 0, and g = 1 if that
+// lengthens the longest chain (never for radix 2), else 0:
+// Steps: 2(L + g). Bytes sent by the busiest rank: (Σ(w−1) + f) · B, half of what passes through
 // rank 0 one after the other. Reduced: (Σ(w−1) + f) · B.
 #include <vector>
 
