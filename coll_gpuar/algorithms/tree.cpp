@@ -1,11 +1,11 @@
 // k-nomial tree (binomial for radix 2). Vectors are reduced up the tree to rank 0, the result goes
 // down the same tree. Every subtree is a run of consecutive ranks.
 //
-//              0
-//           ／ │ ＼          radix 2, 8 ranks
-//          4   2   1
-//        ／│   │
-//       6  5   3
+//            0
+//         ┌──┼──┐          radix 2, 8 ranks
+//         4  2  1
+//       ┌─┤  │
+//       6 5  3
 //       │
 //       7
 //

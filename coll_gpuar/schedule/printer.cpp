@@ -8,9 +8,10 @@ namespace gpuar {
 namespace {
 
 std::string text(Span span) {
-  const std::string first = "[" + std::to_string(span.first);
-  return span.count == 1 ? first + "]"
-                         : first + "…" + std::to_string(span.first + span.count - 1) + "]";
+  std::string text = "[";
+  text += std::to_string(span.first);
+  if (span.count > 1) text += "…" + std::to_string(span.first + span.count - 1);
+  return text + "]";
 }
 
 std::string text(Operand operand) {

@@ -22,9 +22,9 @@ stands here.
 
 *Steps* are messages one after the other, on the longest chain. *Bytes* are those that one rank
 sends, for a vector of B bytes: the rank that sends most. *Scratch* is what one segment in flight
-needs beside input and output, with four slots to go through. *Rank order*: operands stay in order of rank, so
-non-commutative operations are served. *Reproducible*: follows the one association that is fixed by
-rank alone, so it is admitted under `coll_gpuar_reproducible`.
+needs beside input and output, with four slots to go through. *Rank order*: operands stay in order
+of rank, so non-commutative operations are served. *Reproducible*: follows the one association that
+is fixed by rank alone, so it is admitted under `coll_gpuar_reproducible`.
 
 )";
 

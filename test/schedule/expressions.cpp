@@ -41,8 +41,17 @@ std::vector<Rank> Expressions::flatten(Expression expression) const {
 std::string Expressions::text(Expression expression) const {
   if (expression < static_cast<Expression>(ranks_)) return std::to_string(expression);
   const Node& node = nodes_[expression];
-  if (node.contributions > 64) return "(" + std::to_string(node.contributions) + " operands)";
-  return "(" + text(node.left) + " " + text(node.right) + ")";
+  std::string inside;
+  if (node.contributions > 64) {
+    inside = std::to_string(node.contributions) + " operands";
+  } else {
+    inside = text(node.left);
+    inside += ' ';
+    inside += text(node.right);
+  }
+  inside.insert(inside.begin(), '(');
+  inside += ')';
+  return inside;
 }
 
 Expression fixed_tree(Expressions& expressions, Rank ranks) {
