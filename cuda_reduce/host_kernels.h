@@ -6,7 +6,8 @@
 namespace gpuar {
 
 struct HostKernels {
-  ReduceFn at[GPUAR_OP_COUNT][GPUAR_TYPE_COUNT];  // nullptr: not defined by MPI
+  // nullptr: left to a narrower set; in the baseline: not defined by MPI
+  ReduceFn at[GPUAR_OP_COUNT][GPUAR_TYPE_COUNT];
 };
 
 // host_kernels.cpp is compiled once for each.

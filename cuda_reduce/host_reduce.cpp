@@ -28,13 +28,16 @@ std::atomic<HostIsa>& current_isa() {
   return isa;
 }
 
-const HostKernels& kernels_for(HostIsa isa) {
+// The kernel of the widest set up to `widest` that has one.
+ReduceFn find_kernel(HostIsa widest, gpuar_op op, gpuar_type type) {
 #if defined(__x86_64__)
-  if (isa == HostIsa::avx512) return avx512::kernels;
-  if (isa == HostIsa::avx2) return avx2::kernels;
+  if (widest >= HostIsa::avx512 && avx512::kernels.at[op][type] != nullptr)
+    return avx512::kernels.at[op][type];
+  if (widest >= HostIsa::avx2 && avx2::kernels.at[op][type] != nullptr)
+    return avx2::kernels.at[op][type];
 #endif
-  static_cast<void>(isa);
-  return baseline::kernels;
+  static_cast<void>(widest);
+  return baseline::kernels.at[op][type];
 }
 
 struct ElementSizes {
@@ -50,7 +53,7 @@ constexpr ElementSizes element_sizes(std::integer_sequence<int, type...>) {
 
 ReduceFn host_reduce(gpuar_op op, gpuar_type type) {
   if (op >= GPUAR_OP_COUNT || type >= GPUAR_TYPE_COUNT) return nullptr;
-  return kernels_for(current_isa().load(std::memory_order_relaxed)).at[op][type];
+  return find_kernel(current_isa().load(std::memory_order_relaxed), op, type);
 }
 
 HostIsa limit_host_isa(HostIsa widest) {

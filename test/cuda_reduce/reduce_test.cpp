@@ -1,0 +1,291 @@
+// The host reductions against an independent plain loop: every operation, type and instruction set.
+#include "cuda_reduce/reduce.h"
+
+#include <cmath>
+#include <set>
+#include <string>
+
+#include "test/catch.h"
+#include "test/cuda_reduce/reference.h"
+
+namespace {
+
+using gpuar::HostIsa;
+
+std::vector<gpuar_op> all_ops() {
+  std::vector<gpuar_op> ops;
+  for (int op = 0; op < GPUAR_OP_COUNT; ++op) ops.push_back(static_cast<gpuar_op>(op));
+  return ops;
+}
+
+// Limits the instruction set for one scope.
+class WithIsa {
+ public:
+  explicit WithIsa(HostIsa isa) : runs_(gpuar::limit_host_isa(isa) == isa) {}
+  WithIsa(const WithIsa&) = delete;
+  WithIsa& operator=(const WithIsa&) = delete;
+  ~WithIsa() { gpuar::limit_host_isa(HostIsa::avx512); }
+  [[nodiscard]] bool runs() const { return runs_; }
+
+ private:
+  bool runs_;
+};
+
+template <class Body>
+void for_each_isa(Body&& body) {
+  for (const HostIsa isa : {HostIsa::baseline, HostIsa::avx2, HostIsa::avx512}) {
+    const WithIsa limit(isa);
+    if (limit.runs()) {
+      INFO("instruction set " << gpuar::host_isa());
+      body();
+    } else {
+      WARN("SKIP instruction set " << static_cast<int>(isa) << ": this processor runs "
+                                   << gpuar::host_isa() << " at most");
+    }
+  }
+}
+
+enum class Alias { none, out_is_left, out_is_right, left_is_right, all_one };
+constexpr Alias all_aliases[] = {Alias::none, Alias::out_is_left, Alias::out_is_right,
+                                 Alias::left_is_right, Alias::all_one};
+
+// Elements at any byte offset, between guard bytes.
+template <class T>
+class Buffer {
+ public:
+  Buffer(std::size_t offset, std::size_t count)
+      : offset_(guard + offset), bytes_(offset_ + count * sizeof(T) + guard) {
+    for (std::size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<unsigned char>(i * 37);
+  }
+  void* data() { return bytes_.data() + offset_; }
+  [[nodiscard]] const std::vector<unsigned char>& bytes() const { return bytes_; }
+
+  // Stores the members that count and leaves padding as it is.
+  void set(std::size_t i, const T& element) {
+    unsigned char* at = bytes_.data() + offset_ + i * sizeof(T);
+    if constexpr (reference::PairLike<T>) {
+      put(at + offsetof(T, value), element.value);
+      put(at + offsetof(T, index), element.index);
+    } else if constexpr (reference::is_complex<T>) {
+      put(at, element.real());
+      put(at + sizeof(T) / 2, element.imag());
+    } else {
+      put(at, element);
+    }
+  }
+
+  // Any NaN equals any NaN where arithmetic made it: one payload for all.
+  void unify_nans() {
+    for (std::size_t at = offset_; at + guard < bytes_.size(); at += sizeof(T)) {
+      if constexpr (reference::is_complex<T>) {
+        unify<typename T::value_type>(at);
+        unify<typename T::value_type>(at + sizeof(T) / 2);
+      } else if constexpr (std::is_floating_point_v<T>) {
+        unify<T>(at);
+      }
+    }
+  }
+
+ private:
+  static constexpr std::size_t guard = 64;
+  template <class Member>
+  static void put(unsigned char* at, Member member) {
+    std::memcpy(at, &member, reference::value_bytes<Member>());
+  }
+  template <class Real>
+  void unify(std::size_t at) {
+    Real number;
+    std::memcpy(&number, bytes_.data() + at, sizeof number);
+    if (std::isnan(number)) put(bytes_.data() + at, std::numeric_limits<Real>::quiet_NaN());
+  }
+
+  std::size_t offset_;
+  std::vector<unsigned char> bytes_;
+};
+
+struct Shape {
+  std::size_t count, out_offset, left_offset, right_offset;
+  Alias alias;
+};
+
+// One call on chosen elements: the results, every byte around and between them, and the operands.
+template <class T>
+void check(gpuar_op op, gpuar_type type, const Shape& shape, const std::vector<T>& values,
+           std::size_t first, std::size_t stride) {
+  Buffer<T> left(shape.left_offset, shape.count), right(shape.right_offset, shape.count),
+      out(shape.out_offset, shape.count);
+  const bool same = shape.alias == Alias::left_is_right || shape.alias == Alias::all_one;
+  Buffer<T>& second = same ? left : right;
+  Buffer<T>& target = shape.alias == Alias::none || shape.alias == Alias::left_is_right ? out
+                      : shape.alias == Alias::out_is_right                              ? right
+                                                                                        : left;
+  std::vector<T> results;
+  for (std::size_t i = 0; i < shape.count; ++i) {
+    const T& a = values[i % values.size()];
+    const T& b = same ? a : values[(first + i * stride) % values.size()];
+    left.set(i, a);
+    right.set(i, b);
+    results.push_back(reference::reduce(op, a, b));
+  }
+  Buffer<T> expected = target;
+  for (std::size_t i = 0; i < shape.count; ++i) expected.set(i, results[i]);
+  const auto left_before = left.bytes(), right_before = right.bytes();
+
+  const gpuar::ReduceFn reduce = gpuar::host_reduce(op, type);
+  REQUIRE(reduce != nullptr);
+  reduce(target.data(), left.data(), second.data(), shape.count);
+
+  if (op == GPUAR_SUM || op == GPUAR_PROD) {
+    target.unify_nans();
+    expected.unify_nans();
+  }
+  CAPTURE(shape.count, shape.out_offset, shape.left_offset, shape.right_offset,
+          static_cast<int>(shape.alias), first, stride);
+  INFO(gpuar::name_of(op) << " on " << gpuar::name_of(type));
+  if (target.bytes() != expected.bytes()) REQUIRE(target.bytes() == expected.bytes());
+  if (&target != &left) REQUIRE((left.bytes() == left_before));
+  if (&target != &right) REQUIRE((right.bytes() == right_before));
+}
+
+template <class Body>
+void for_each_defined(Body&& body) {
+  reference::for_each_type([&]<class T>(gpuar_type type) {
+    for (const gpuar_op op : all_ops())
+      if (gpuar::host_reduce(op, type) != nullptr) body.template operator()<T>(op, type);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("reductions exist for the pairs of operation and type that MPI defines, and no others",
+          "[reduce]") {
+  const auto defined = [](gpuar_op op, gpuar_type type) {
+    const bool integer = type <= GPUAR_UINT64;
+    const bool real = type >= GPUAR_FLOAT32 && type <= GPUAR_LONG_DOUBLE;
+    const bool complex = type >= GPUAR_COMPLEX_FLOAT32 && type <= GPUAR_COMPLEX_LONG_DOUBLE;
+    const bool logical = type == GPUAR_BOOL || (type >= GPUAR_LOGICAL8 && type <= GPUAR_LOGICAL64);
+    const std::string name = gpuar::name_of(op);
+    if (name == "sum" || name == "prod") return integer || real || complex;
+    if (name == "min" || name == "max") return integer || real;
+    if (name == "land" || name == "lor" || name == "lxor") return integer || logical;
+    if (name == "band" || name == "bor" || name == "bxor") return integer || type == GPUAR_BYTE;
+    return type >= GPUAR_FLOAT32_INT;  // minloc, maxloc
+  };
+  for_each_isa([&] {
+    std::size_t found = 0;
+    for (const gpuar_op op : all_ops()) {
+      for (int i = 0; i < GPUAR_TYPE_COUNT; ++i) {
+        const auto type = static_cast<gpuar_type>(i);
+        INFO(gpuar::name_of(op) << " on " << gpuar::name_of(type));
+        CHECK((gpuar::host_reduce(op, type) != nullptr) == defined(op, type));
+        found += gpuar::host_reduce(op, type) != nullptr ? 1 : 0;
+      }
+    }
+    CHECK(found == 8 * 10 + 3 * 4 + 3 * 2 + 5 * 3 + 3 + 8 * 2);
+  });
+}
+
+TEST_CASE("every value meets every value", "[reduce]") {
+  for_each_isa([] {
+    for_each_defined([]<class T>(gpuar_op op, gpuar_type type) {
+      const auto values = reference::values<T>();
+      const std::size_t n = values.size();
+      for (std::size_t shift = 0; shift < n; ++shift)
+        check<T>(op, type, {n, 0, 0, 0, Alias::none}, values, shift, 1);
+    });
+  });
+}
+
+TEST_CASE("every count, alignment and aliasing", "[reduce]") {
+  std::vector<std::size_t> counts{127, 128, 129, 255, 511, 1021, 4099};
+  for (std::size_t count = 0; count <= 70; ++count) counts.push_back(count);
+  for_each_isa([&] {
+    for_each_defined([&]<class T>(gpuar_op op, gpuar_type type) {
+      const auto values = reference::values<T>();
+      for (const std::size_t count : counts) {
+        for (const Alias alias : all_aliases) {
+          check<T>(op, type, {count, 0, 0, 0, alias}, values, count, 5);
+          check<T>(op, type, {count, 1, 3, 5, alias}, values, count, 7);
+          check<T>(op, type, {count, 31, 8, 63, alias}, values, count, 11);
+        }
+      }
+    });
+  });
+}
+
+TEST_CASE("all instruction sets give the same bits on arbitrary input", "[reduce]") {
+  for_each_defined([]<class T>(gpuar_op op, gpuar_type type) {
+    constexpr std::size_t count = 3001;
+    const auto values = reference::values<T>();
+    std::mt19937_64 random(7);
+    Buffer<T> left(1, count), right(2, count);
+    for (std::size_t i = 0; i < count; ++i) {
+      left.set(i, values[random() % values.size()]);
+      right.set(i, values[random() % values.size()]);
+    }
+    std::vector<Buffer<T>> results;
+    for_each_isa([&] {
+      Buffer<T>& out = results.emplace_back(3, count);
+      gpuar::host_reduce(op, type)(out.data(), left.data(), right.data(), count);
+      out.unify_nans();
+    });
+    INFO(gpuar::name_of(op) << " on " << gpuar::name_of(type));
+    for (const auto& result : results) REQUIRE((result.bytes() == results.front().bytes()));
+  });
+}
+
+TEST_CASE("unsigned 64-bit minimum and maximum above 2^63", "[reduce]") {
+  for_each_isa([] {
+    const std::uint64_t small[] = {1, 0x7fffffffffffffff, 0, 5};
+    const std::uint64_t large[] = {0x8000000000000001, 0x8000000000000000, 0xffffffffffffffff, 6};
+    std::uint64_t out[4];
+    gpuar::host_reduce(GPUAR_MIN, GPUAR_UINT64)(out, large, small, 4);
+    CHECK(std::memcmp(out, small, sizeof out) == 0);
+    gpuar::host_reduce(GPUAR_MAX, GPUAR_UINT64)(out, small, large, 4);
+    CHECK(std::memcmp(out, large, sizeof out) == 0);
+  });
+}
+
+TEST_CASE("minimum and maximum keep the right operand when neither is smaller", "[reduce]") {
+  for_each_isa([] {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const double left[] = {nan, 1.0, -0.0, 0.0}, right[] = {1.0, nan, 0.0, -0.0};
+    double out[4];
+    for (const gpuar_op op : {GPUAR_MIN, GPUAR_MAX}) {
+      gpuar::host_reduce(op, GPUAR_FLOAT64)(out, left, right, 4);
+      CHECK(std::memcmp(out, right, sizeof out) == 0);
+    }
+  });
+}
+
+TEST_CASE("logical operations take any nonzero value for true and give 0 or 1", "[reduce]") {
+  for_each_isa([] {
+    const std::uint8_t left[] = {0, 0, 2, 0x80}, right[] = {0, 4, 0, 0x7f};
+    const std::pair<gpuar_op, std::vector<std::uint8_t>> cases[] = {
+        {GPUAR_LAND, {0, 0, 0, 1}}, {GPUAR_LOR, {0, 1, 1, 1}}, {GPUAR_LXOR, {0, 1, 1, 0}}};
+    for (const auto& [op, expected] : cases) {
+      std::vector<std::uint8_t> out(4);
+      gpuar::host_reduce(op, GPUAR_BOOL)(out.data(), left, right, 4);
+      CHECK(out == expected);
+    }
+  });
+}
+
+TEST_CASE("names, sizes and the limit on the instruction set", "[reduce]") {
+  std::set<std::string> names;
+  reference::for_each_type([&]<class T>(gpuar_type type) {
+    INFO(gpuar::name_of(type));
+    CHECK(gpuar::element_bytes(type) == sizeof(T));
+    CHECK(names.insert(gpuar::name_of(type)).second);
+  });
+  CHECK(names.size() == GPUAR_TYPE_COUNT);
+  for (const gpuar_op op : all_ops()) CHECK(names.insert(gpuar::name_of(op)).second);
+
+  const std::string widest = gpuar::host_isa();
+  {
+    const WithIsa limit(HostIsa::baseline);
+    CHECK(limit.runs());
+    CHECK(gpuar::host_isa() == std::string("baseline"));
+  }
+  CHECK(gpuar::host_isa() == widest);
+}
