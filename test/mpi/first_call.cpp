@@ -54,4 +54,6 @@ constexpr Entry cases[] = {
 
 }  // namespace
 
-int main(int argc, char** argv) { return run_cases(argc, argv, cases); }
+int main(int argc, char** argv) {
+  return run_cases(argc, argv, cases);
+}

@@ -36,7 +36,7 @@ void arm_alarm(const char* name, int rank) {
 }
 
 // Rank 0 learns what every rank found, and prints one line. Returns true if all passed (on rank 0).
-bool report(const Entry& entry, const Case& c) {
+bool report(const Entry& entry, const Case& c, double seconds) {
   std::array<char, verdict_bytes> mine{};
   std::snprintf(mine.data(), mine.size(), "%s", c.first_failure().c_str());
   if (c.rank != 0) {
@@ -55,7 +55,7 @@ bool report(const Entry& entry, const Case& c) {
     if (failures++ == 0) why = "rank " + std::to_string(rank) + ": " + verdict.data();
   }
   if (failures == 0) {
-    std::printf("PASS %s\n", entry.name);
+    std::printf("PASS %s (%.1f s)\n", entry.name, seconds);
   } else {
     std::printf("FAIL %s: %s (%d of %d ranks failed, seed %llu)\n", entry.name, why.c_str(),
                 failures, c.size, static_cast<unsigned long long>(c.seed));
@@ -113,10 +113,11 @@ int run_cases(int argc, char** argv, std::span<const Entry> cases, int thread_le
     if (!chosen(entry)) continue;
     Case c(MPI_COMM_WORLD, seed);
     arm_alarm(entry.name, c.rank);
+    const double begin = now_seconds();
     if (c.expect(provided >= thread_level, "MPI offers thread level ", provided, " only")) {
       entry.body(c);
     }
-    if (!report(entry, c)) ++failed_cases;
+    if (!report(entry, c, now_seconds() - begin)) ++failed_cases;
   }
   arm_alarm("MPI_Finalize", 0);
   MPI_Finalize();

@@ -1,0 +1,92 @@
+// After warm-up a call allocates nothing, in none of the three forms, on any rank.
+#include <algorithm>
+
+#include "count_allocations.h"
+#include "harness.h"
+#include "persistent.h"
+
+using namespace mpitest;
+
+namespace {
+
+constexpr int warm_up_calls = 300;
+constexpr int counted_calls = 300;
+constexpr std::size_t counts[] = {1, 500, 4000, 100000};
+
+// The calls of one form at one size; a call is whatever `call` does.
+template <class Call>
+void count_per_call(Case& c, Form form, std::size_t count, Call call) {
+  for (int i = 0; i < warm_up_calls; ++i) call();
+  MPI_Barrier(c.comm);
+  start_counting_allocations();
+  for (int i = 0; i < counted_calls; ++i) call();
+  const unsigned long allocations = stop_counting_allocations();
+  if (allocations != 0 && !c.failed()) print_first_allocation();
+  c.expect(allocations == 0, name_of(form), ", count ", count, ": ", allocations,
+           " allocations in ", counted_calls, " calls");
+}
+
+void blocking(Case& c) {
+  for (const std::size_t count : counts) {
+    std::vector<double> in(count, 1.0);
+    std::vector<double> out(count);
+    count_per_call(c, Form::blocking, count, [&] {
+      MPI_Allreduce(in.data(), out.data(), static_cast<int>(count), MPI_DOUBLE, MPI_SUM, c.comm);
+    });
+    c.expect(out[count - 1] == c.size, "wrong sum");
+  }
+}
+
+void nonblocking(Case& c) {
+  for (const std::size_t count : counts) {
+    std::vector<double> in(count, 1.0);
+    std::vector<double> out(count);
+    count_per_call(c, Form::nonblocking, count, [&] {
+      MPI_Request request = MPI_REQUEST_NULL;
+      MPI_Iallreduce(in.data(), out.data(), static_cast<int>(count), MPI_DOUBLE, MPI_SUM, c.comm,
+                     &request);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+    });
+    c.expect(out[count - 1] == c.size, "wrong sum");
+  }
+}
+
+void persistent(Case& c) {
+  for (const std::size_t count : counts) {
+    std::vector<double> in(count, 1.0);
+    std::vector<double> out(count);
+    MPI_Request request = MPI_REQUEST_NULL;
+    persistent_allreduce_init(in.data(), out.data(), static_cast<int>(count), MPI_DOUBLE, MPI_SUM,
+                              c.comm, &request);
+    count_per_call(c, Form::persistent, count, [&] {
+      MPI_Start(&request);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+    });
+    MPI_Request_free(&request);
+    c.expect(out[count - 1] == c.size, "wrong sum");
+  }
+}
+
+// The counter itself must count.
+void counter_counts(Case& c) {
+  start_counting_allocations();
+  for (int i = 0; i < 5; ++i) {
+    auto* volatile memory = new char[100];
+    delete[] memory;
+  }
+  const unsigned long allocations = stop_counting_allocations();
+  c.expect(allocations == 5, "counted ", allocations, " of 5 allocations");
+}
+
+constexpr Entry cases[] = {
+    {"counter_counts", counter_counts},
+    {"blocking", blocking},
+    {"nonblocking", nonblocking},
+    {"persistent", persistent},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_cases(argc, argv, cases);
+}

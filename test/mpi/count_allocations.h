@@ -1,0 +1,23 @@
+/* Counts the calls of malloc and its kin in the whole process. The program defines these functions
+ * itself, before any library: nothing needs to be preloaded. */
+#ifndef GPUAR_TEST_MPI_COUNT_ALLOCATIONS_H
+#define GPUAR_TEST_MPI_COUNT_ALLOCATIONS_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Counts from zero, for the calling thread and all others. */
+void start_counting_allocations(void);
+
+/* Stops counting, and returns how many there were. */
+unsigned long stop_counting_allocations(void);
+
+/* Where the first of them came from: frames as `object(function+offset)`, into standard error. */
+void print_first_allocation(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

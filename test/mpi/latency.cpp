@@ -1,0 +1,74 @@
+// Times that a lane compares between gpuar and stock Open MPI: `MICROSECONDS name value`, the
+// median of blocks, from rank 0.
+#include <algorithm>
+#include <cstdio>
+
+#include "harness.h"
+
+using namespace mpitest;
+
+namespace {
+
+// The median over blocks of the mean time of a call in a block.
+template <class Call>
+double median_microseconds(Call call) {
+  const long blocks = option("blocks", 41);
+  const long calls = option("calls", 200);
+  for (long i = 0; i < calls; ++i) call();
+  std::vector<double> means;
+  for (long block = 0; block < blocks; ++block) {
+    const double begin = now_seconds();
+    for (long i = 0; i < calls; ++i) call();
+    means.push_back((now_seconds() - begin) / static_cast<double>(calls) * 1e6);
+  }
+  std::nth_element(means.begin(), means.begin() + blocks / 2, means.end());
+  return means[static_cast<std::size_t>(blocks / 2)];
+}
+
+void print(const Case& c, const char* name, double microseconds) {
+  if (c.rank == 0) std::printf("MICROSECONDS %s %.3f\n", name, microseconds);
+}
+
+// Eight bytes there and back between ranks 0 and 1; no allreduce is under way.
+void ping_pong(Case& c) {
+  double message = 1;
+  const auto there_and_back = [&] {
+    if (c.rank == 0) {
+      MPI_Send(&message, 1, MPI_DOUBLE, 1, 1, c.comm);
+      MPI_Recv(&message, 1, MPI_DOUBLE, 1, 1, c.comm, MPI_STATUS_IGNORE);
+    } else if (c.rank == 1) {
+      MPI_Recv(&message, 1, MPI_DOUBLE, 0, 1, c.comm, MPI_STATUS_IGNORE);
+      MPI_Send(&message, 1, MPI_DOUBLE, 0, 1, c.comm);
+    }
+  };
+  print(c, "ping_pong", median_microseconds(there_and_back));
+}
+
+// gpuar has been used before, and is idle now.
+void ping_pong_after_a_call(Case& c) {
+  std::vector<int> in(1000, 1);
+  std::vector<int> out(1000);
+  MPI_Allreduce(in.data(), out.data(), 1000, MPI_INT, MPI_SUM, c.comm);
+  c.expect(out[999] == c.size, "wrong sum");
+  ping_pong(c);
+}
+
+void eight_bytes(Case& c) {
+  double in = 1;
+  double out = 0;
+  print(c, "allreduce",
+        median_microseconds([&] { MPI_Allreduce(&in, &out, 1, MPI_DOUBLE, MPI_SUM, c.comm); }));
+  c.expect(out == c.size, "wrong sum");
+}
+
+constexpr Entry cases[] = {
+    {"ping_pong", ping_pong},
+    {"ping_pong_after_a_call", ping_pong_after_a_call},
+    {"eight_bytes", eight_bytes},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_cases(argc, argv, cases);
+}
