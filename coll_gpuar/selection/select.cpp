@@ -144,6 +144,23 @@ std::string microseconds(std::uint64_t ps) {
   return text.data();
 }
 
+std::string reason_text(Choice::Reason reason, const Algorithm* forced) {
+  if (forced == nullptr || reason == Choice::Reason::cheapest) return "least predicted time";
+  const std::string but = std::string(forced->name) + " was asked for, but ";
+  switch (reason) {
+    case Choice::Reason::cheapest:
+    case Choice::Reason::forced:
+      break;
+    case Choice::Reason::breaks_rank_order:
+      return but + "does not keep the order of ranks that a non-commutative operation needs";
+    case Choice::Reason::not_reproducible:
+      return but + "does not follow the one association that reproducible asks for";
+    case Choice::Reason::too_many_ranks:
+      return but + "serves at most " + std::to_string(forced->max_size) + " ranks";
+  }
+  return "asked for";
+}
+
 std::string described(const Choice& choice) {
   const Algorithm& algorithm = algorithms()[choice.algorithm];
   std::string text(algorithm.name);
@@ -180,27 +197,7 @@ Choice select(const CallShape& shape, const Forced& forced, const Machine& machi
 
 std::string explain(const Choice& choice, const CallShape& shape, const Forced& forced,
                     const Machine& machine) {
-  std::string why;
-  const std::string asked = forced.algorithm != nullptr
-                                ? std::string(forced.algorithm->name) + " was asked for, but "
-                                : std::string();
-  switch (choice.reason) {
-    case Choice::Reason::cheapest:
-      why = "least predicted time";
-      break;
-    case Choice::Reason::forced:
-      why = "asked for";
-      break;
-    case Choice::Reason::breaks_rank_order:
-      why = asked + "does not keep the order of ranks that a non-commutative operation needs";
-      break;
-    case Choice::Reason::not_reproducible:
-      why = asked + "does not follow the one association that reproducible asks for";
-      break;
-    case Choice::Reason::too_many_ranks:
-      why = asked + "serves at most " + std::to_string(forced.algorithm->max_size) + " ranks";
-      break;
-  }
+  const std::string why = reason_text(choice.reason, forced.algorithm);
   const std::uint64_t segments =
       std::max<std::uint64_t>(divide_up(shape.bytes, choice.segment_bytes), 1);
   std::string text = described(choice) + ", " + std::to_string(segments) +
