@@ -169,7 +169,7 @@ mca_coll_base_component_t mca_coll_gpuar_component = {
             .mca_close_component = close_component,
             .mca_register_component_params = register_component,
         },
-    .collm_data = {MCA_BASE_METADATA_PARAM_NONE},
+    .collm_data = {.param_field = MCA_BASE_METADATA_PARAM_NONE},
     .collm_init_query = init_query,
     .collm_comm_query = coll_gpuar_comm_query,
 };

@@ -7,15 +7,15 @@
 
 enum { max_ops = OMPI_OP_BASE_FORTRAN_OP_MAX, max_types = OMPI_DATATYPE_MAX_PREDEFINED };
 
-static signed char op_table[max_ops];
-static signed char type_table[max_types];
+static int op_table[max_ops];
+static int type_table[max_types];
 static bool served[GPUAR_OP_COUNT][GPUAR_TYPE_COUNT];
 
 typedef enum kind { signed_integer, unsigned_integer, real, complex_number, logical } kind;
 
 /* The type of that many bytes, -1 if gpuar has none. */
 static int sized_type(kind of, size_t bytes) {
-  static const signed char by_log2[][4] = {
+  static const int by_log2[][4] = {
       [signed_integer] = {GPUAR_INT8, GPUAR_INT16, GPUAR_INT32, GPUAR_INT64},
       [unsigned_integer] = {GPUAR_UINT8, GPUAR_UINT16, GPUAR_UINT32, GPUAR_UINT64},
       [real] = {-1, -1, GPUAR_FLOAT32, GPUAR_FLOAT64},
@@ -43,7 +43,7 @@ static void add_type(const ompi_datatype_t* datatype, int type) {
   (void)ompi_datatype_type_size(datatype, &size);
   const bool available = 0 != size; /* a Fortran type that the compiler lacks has no size */
   if (available && type >= 0 && datatype->id >= 0 && datatype->id < max_types) {
-    type_table[datatype->id] = (signed char)type;
+    type_table[datatype->id] = type;
   }
 }
 
@@ -107,7 +107,7 @@ static void add_ops(void) {
       {MPI_BXOR, GPUAR_BXOR}, {MPI_MINLOC, GPUAR_MINLOC}, {MPI_MAXLOC, GPUAR_MAXLOC},
   };
   for (size_t i = 0; i < sizeof ops / sizeof ops[0]; ++i) {
-    op_table[ops[i].handle->o_f_to_c_index] = (signed char)ops[i].op;
+    op_table[ops[i].handle->o_f_to_c_index] = ops[i].op;
   }
 }
 
