@@ -139,12 +139,15 @@ void check(gpuar_op op, gpuar_type type, const Shape& shape, const std::vector<T
     target.unify_nans();
     expected.unify_nans();
   }
+  const bool right_bytes = target.bytes() == expected.bytes();
+  const bool operands_kept = (&target == &left || left.bytes() == left_before) &&
+                             (&target == &right || right.bytes() == right_before);
+  if (right_bytes && operands_kept) return;  // capturing costs more than the reduction
   CAPTURE(shape.count, shape.out_offset, shape.left_offset, shape.right_offset,
           static_cast<int>(shape.alias), first, stride);
   INFO(gpuar::name_of(op) << " on " << gpuar::name_of(type));
-  if (target.bytes() != expected.bytes()) REQUIRE(target.bytes() == expected.bytes());
-  if (&target != &left) REQUIRE((left.bytes() == left_before));
-  if (&target != &right) REQUIRE((right.bytes() == right_before));
+  CHECK(right_bytes);
+  CHECK(operands_kept);
 }
 
 template <class Body>
@@ -204,9 +207,8 @@ TEST_CASE("every count, alignment and aliasing", "[reduce]") {
       const auto values = reference::values<T>();
       for (const std::size_t count : counts) {
         for (const Alias alias : all_aliases) {
-          check<T>(op, type, {count, 0, 0, 0, alias}, values, count, 5);
-          check<T>(op, type, {count, 1, 3, 5, alias}, values, count, 7);
-          check<T>(op, type, {count, 31, 8, 63, alias}, values, count, 11);
+          const Shape shape{count, count * 5 % 64, count * 11 % 64, count * 3 % 64, alias};
+          check<T>(op, type, shape, values, count, 7);
         }
       }
     });
