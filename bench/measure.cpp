@@ -1,0 +1,188 @@
+#include "bench/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cmath>
+#include <stdexcept>
+
+#include "bench/persistent.h"
+
+namespace bench {
+namespace {
+
+constexpr std::uint64_t most_batches = 20;
+constexpr std::array all_forms = {Form::blocking, Form::nonblocking, Form::persistent};
+
+// One allreduce of the chosen form, complete on return.
+class Caller {
+ public:
+  Caller(Form form, int count, Data& data, MPI_Comm comm)
+      : form_(form), count_(count), data_(data), comm_(comm) {
+    if (form_ == Form::persistent) {
+      check(allreduce_init(data_.in(), data_.out(), count_, data_.type(), data_.op(), comm_,
+                           &request_));
+    }
+  }
+  ~Caller() {
+    if (request_ != MPI_REQUEST_NULL) MPI_Request_free(&request_);
+  }
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+
+  void operator()() {
+    switch (form_) {
+      case Form::blocking:
+        check(MPI_Allreduce(data_.in(), data_.out(), count_, data_.type(), data_.op(), comm_));
+        return;
+      case Form::nonblocking:
+        check(MPI_Iallreduce(data_.in(), data_.out(), count_, data_.type(), data_.op(), comm_,
+                             &request_));
+        break;
+      case Form::persistent:
+        check(MPI_Start(&request_));
+        break;
+    }
+    check(MPI_Wait(&request_, MPI_STATUS_IGNORE));
+  }
+
+ private:
+  static void check(int code) {
+    if (code != MPI_SUCCESS) throw std::runtime_error(fmt::format("MPI error {}", code));
+  }
+
+  Form form_;
+  int count_;
+  Data& data_;
+  MPI_Comm comm_;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
+// Makes one call and checks every element on every rank. Says which rank saw what.
+void verify(Caller& call, std::size_t count, Data& data, MPI_Comm comm) {
+  int rank = 0, ranks = 0;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &ranks);
+  data.spoil(count);
+  call();
+  const auto mismatch = data.first_mismatch(count);
+  // Verdicts do not travel by the call under test.
+  const int bad = mismatch ? 1 : 0;
+  int all_bad = 0;
+  MPI_Reduce(&bad, &all_bad, 1, MPI_INT, MPI_SUM, 0, comm);
+  MPI_Bcast(&all_bad, 1, MPI_INT, 0, comm);
+  if (all_bad == 0) return;
+  throw std::runtime_error(
+      mismatch ? fmt::format("rank {}: wrong result in element {} of {}: expected {}, found {}",
+                             rank, mismatch->element, count, mismatch->expected, mismatch->found)
+               : fmt::format("rank {}: result right here, wrong on {} of {} ranks", rank, all_bad,
+                             ranks));
+}
+
+// Seconds per call over a batch, on the slowest rank; valid on rank 0.
+double time_batch(Caller& call, std::uint64_t calls, MPI_Comm comm) {
+  MPI_Barrier(comm);
+  const double start = MPI_Wtime();
+  for (std::uint64_t i = 0; i < calls; ++i) call();
+  const double mine = (MPI_Wtime() - start) / static_cast<double>(calls);
+  double slowest = mine;
+  MPI_Reduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, comm);
+  return slowest;
+}
+
+struct Batches {
+  std::uint64_t number, calls_each;
+};
+
+// Rank 0 decides from a first timing how many calls fill the time; all follow.
+Batches plan_batches(Caller& call, const Effort& effort, MPI_Comm comm) {
+  std::uint64_t calls = effort.iterations;
+  if (calls == 0) {
+    const double seconds = std::max(time_batch(call, 1, comm), 1e-8);
+    calls = static_cast<std::uint64_t>(std::ceil(effort.min_seconds / seconds));
+    calls = std::clamp<std::uint64_t>(calls, 3, 10'000'000);
+    MPI_Bcast(&calls, 1, MPI_UINT64_T, 0, comm);
+  }
+  const std::uint64_t number = std::min(calls, most_batches);
+  return {number, (calls + number - 1) / number};
+}
+
+double quantile(const std::vector<double>& sorted, double q) {
+  const double position = q * static_cast<double>(sorted.size() - 1);
+  return sorted[static_cast<std::size_t>(std::lround(position))];
+}
+
+bool on_all_ranks(bool mine, MPI_Comm comm) {
+  const int value = mine ? 1 : 0;
+  int all = 0;
+  MPI_Reduce(&value, &all, 1, MPI_INT, MPI_MIN, 0, comm);
+  MPI_Bcast(&all, 1, MPI_INT, 0, comm);
+  return all == 1;
+}
+
+}  // namespace
+
+const char* name_of(Form form) {
+  switch (form) {
+    case Form::blocking:
+      return "blocking";
+    case Form::nonblocking:
+      return "nonblocking";
+    case Form::persistent:
+      return "persistent";
+  }
+  return "unknown";
+}
+
+std::vector<std::string> form_names() {
+  std::vector<std::string> names;
+  for (const Form form : all_forms) names.emplace_back(name_of(form));
+  return names;
+}
+
+Form form_named(const std::string& name) {
+  return *std::find_if(all_forms.begin(), all_forms.end(),
+                       [&](Form form) { return name == name_of(form); });
+}
+
+Sample measure(Form form, std::size_t bytes, const Effort& effort, Data& data,
+               const ServedCounter& served, MPI_Comm comm) {
+  const std::size_t count = bytes / data.element_bytes();
+  if (count > INT_MAX) {
+    throw std::runtime_error(fmt::format("{} elements are more than an int counts", count));
+  }
+  Caller call(form, static_cast<int>(count), data, comm);
+
+  verify(call, count, data, comm);
+  for (std::uint64_t i = 0; i < effort.warmup; ++i) call();
+  const Batches batches = plan_batches(call, effort, comm);
+
+  std::vector<double> seconds(batches.number);
+  const std::uint64_t served_before = served.calls();
+  for (double& batch : seconds) batch = time_batch(call, batches.calls_each, comm);
+  const std::uint64_t timed_calls = batches.number * batches.calls_each;
+  const bool all_served = served.calls() - served_before >= timed_calls;
+  verify(call, count, data, comm);
+
+  MPI_Bcast(seconds.data(), static_cast<int>(seconds.size()), MPI_DOUBLE, 0, comm);
+  std::sort(seconds.begin(), seconds.end());
+  return {form,
+          bytes,
+          timed_calls,
+          seconds.front() * 1e6,
+          quantile(seconds, 0.5) * 1e6,
+          quantile(seconds, 0.95) * 1e6,
+          on_all_ranks(all_served, comm)};
+}
+
+double algorithm_bandwidth(const Sample& sample) {
+  return static_cast<double>(sample.bytes) / sample.median_us * 1e-3;
+}
+
+double bus_bandwidth(const Sample& sample, int ranks) {
+  return algorithm_bandwidth(sample) * 2.0 * (ranks - 1) / ranks;
+}
+
+}  // namespace bench

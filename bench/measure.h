@@ -1,0 +1,47 @@
+// Times one form of an allreduce of one size, and checks its result.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/data.h"
+#include "bench/served.h"
+
+namespace bench {
+
+enum class Form { blocking, nonblocking, persistent };
+const char* name_of(Form form);
+std::vector<std::string> form_names();
+Form form_named(const std::string& name);  // one of form_names()
+
+struct Effort {
+  std::uint64_t iterations = 0;  // timed calls per size; 0: as many as fill min_seconds
+  double min_seconds = 0.2;
+  std::uint64_t warmup = 10;  // calls before the clock starts
+};
+
+// What is timed: batches of calls, one right after the other, no barrier between the calls of a
+// batch. A sample is the time of a batch divided by its calls, on the rank where that is largest.
+struct Sample {
+  Form form;
+  std::size_t bytes;
+  std::uint64_t calls;
+  double min_us, median_us, p95_us;
+  bool served_by_gpuar;  // every call, on every rank
+};
+
+// Collective. All results are valid on every rank. Throws std::runtime_error, on every rank, if a
+// result is wrong, naming the element.
+Sample measure(Form form, std::size_t bytes, const Effort& effort, Data& data,
+               const ServedCounter& served, MPI_Comm comm);
+
+// nccl-tests' definitions, in GB/s (10^9): bytes over time, and that times 2 (ranks - 1) / ranks,
+// the data each rank must move over its link.
+double algorithm_bandwidth(const Sample& sample);
+double bus_bandwidth(const Sample& sample, int ranks);
+
+}  // namespace bench

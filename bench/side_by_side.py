@@ -1,0 +1,118 @@
+"""Runs gpuar_bench with gpuar and with stock Open MPI in turn and prints one table per form.
+
+The two run as A B A B …, and a size's ratio is the median over the rounds of time(gpuar) /
+time(stock) within one round: two cores of a virtual machine may share a cache in one minute and not
+in the next, so only neighbours in time are comparable, and absolute times are not."""
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from lanes import BUILD, Failure, mpi
+
+BENCH = BUILD / "bench" / "gpuar_bench"
+FORMS = ("blocking", "nonblocking", "persistent")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        prog="bench/run",
+        description="Installs what is missing, builds, and times gpuar side by side with stock "
+        "Open MPI. Every element of every result is checked.",
+    )
+    parser.add_argument("--ranks", type=int, default=2, help="ranks (default: 2)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of gpuar, stock (default: 5)")
+    parser.add_argument("--sizes", default="8:64M", help="as of gpuar_bench (default: 8:64M)")
+    parser.add_argument("--op", default="sum", help="as of gpuar_bench (default: sum)")
+    parser.add_argument("--type", default="float", help="as of gpuar_bench (default: float)")
+    parser.add_argument(
+        "--min-time", default="0.02", help="seconds of calls per size and round (default: 0.02)"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the samples of all rounds here")
+    return parser.parse_args()
+
+
+def sample(component, arguments):
+    """One run: {(form, bytes): result}."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "results.json"
+        argv = [BENCH, "--sizes", arguments.sizes, "--op", arguments.op, "--type", arguments.type]
+        argv += ["--min-time", arguments.min_time, "--warmup", 2, "--json", file]
+        result = mpi.mpirun(arguments.ranks, argv, component, timeout=600)
+        mpi.succeed(result, f"gpuar_bench with {component}")
+        results = json.loads(file.read_text())["results"]
+    return {(entry["form"], entry["bytes"]): entry for entry in results}
+
+
+def human(size):
+    for unit, shift in (("MiB", 20), ("KiB", 10)):
+        if size >= 1 << shift and size % (1 << shift) == 0:
+            return f"{size >> shift} {unit}"
+    return f"{size} B"
+
+
+def print_table(form, rounds):
+    """Prints a row per size; returns the ratios."""
+    print(f"\n{form}")
+    print(
+        f"{'size':>9} {'gpuar µs':>11} {'stock µs':>11} {'ratio':>6} {'(min–max)':>13} "
+        f"{'busbw GB/s':>11}  served by"
+    )
+    ratios = []
+    for key in (key for key in rounds[0]["gpuar"] if key[0] == form):
+        of = {
+            side: [samples[side][key]["median_us"] for samples in rounds]
+            for side in ("gpuar", "stock")
+        }
+        paired = [ours / stock for ours, stock in zip(of["gpuar"], of["stock"])]
+        ratios.append(statistics.median(paired))
+        spread = f"({min(paired):.2f}–{max(paired):.2f})"
+        busbw = statistics.median(samples["gpuar"][key]["busbw"] for samples in rounds)
+        served_by = {samples["gpuar"][key]["served_by"] for samples in rounds}
+        print(
+            f"{human(key[1]):>9} {statistics.median(of['gpuar']):>11.2f} "
+            f"{statistics.median(of['stock']):>11.2f} {ratios[-1]:>6.2f} {spread:>13} "
+            f"{busbw:>11.3f}  {'/'.join(sorted(served_by))}"
+        )
+    return ratios
+
+
+def main():
+    arguments = parse_arguments()
+    rounds = []
+    for number in range(1, arguments.rounds + 1):
+        print(f"bench/run: round {number} of {arguments.rounds}", file=sys.stderr)
+        rounds.append({side: sample(side, arguments) for side in ("gpuar", "stock")})
+    print(f"allreduce, {arguments.op} of {arguments.type}, {arguments.ranks} ranks, host memory")
+    print("time: median of a call; ratio: gpuar / stock, median of the rounds, below 1 is faster")
+    ratios = [ratio for form in FORMS for ratio in print_table(form, rounds)]
+    mean = math.exp(statistics.fmean(map(math.log, ratios)))
+    print(f"\ngeometric mean of the ratios {mean:.2f}; every element of every size was checked")
+    if arguments.json:
+        Path(arguments.json).write_text(
+            json.dumps(
+                [
+                    {side: list(results.values()) for side, results in samples.items()}
+                    for samples in rounds
+                ],
+                indent=1,
+            )
+        )
+    others = {
+        f"{form} {human(size)}"
+        for samples in rounds
+        for (form, size), entry in samples["gpuar"].items()
+        if entry["served_by"] != "gpuar"
+    }
+    if others:
+        raise Failure(f"gpuar did not serve {len(others)} of the lines above, see 'served by'")
+
+
+try:
+    main()
+except Failure as failure:
+    sys.exit(f"bench/run: {failure}")
