@@ -1,0 +1,60 @@
+"""Installing and removing, without touching the system."""
+
+import tempfile
+from pathlib import Path
+
+from lanes import BUILD, ROOT, lane, mpi, parameters, require
+
+OWN_BUILD = ROOT / "build-install"  # kept, so that the second time is quick
+
+
+def lanes():
+    return {"install": install}
+
+
+@lane()
+def install():
+    "meson install and uninstall; Open MPI sees the component and its parameters"
+    yield "component_dir", component_dir
+    yield "DESTDIR", destdir
+    yield "ompi_info: every parameter has unit and default", parameters.have_help
+    yield "docs/parameters.md is that of ompi_info", parameters.are_documented
+
+
+def succeed(*argv, env=None):
+    return mpi.succeed(mpi.run(argv, timeout=900, env=env), " ".join(map(str, argv)))
+
+
+def files(folder):
+    return sorted(path for path in folder.rglob("*") if not path.is_dir() or path.is_symlink())
+
+
+def component_dir():
+    """A build that installs to a user's own folder, from which Open MPI then loads it."""
+    prefix, components = OWN_BUILD / "prefix", OWN_BUILD / "components"
+    setup = ["meson", "setup", OWN_BUILD, ROOT, f"-Dprefix={prefix}"]
+    setup += [f"-Dcomponent_dir={components}"]
+    setup += [f"-D{name}={mpi.build_option(name)}" for name in ("openmpi", "openmpi_source", "ucx")]
+    if not (OWN_BUILD / "build.ninja").exists():
+        succeed(*setup)
+    succeed("ninja", "-C", OWN_BUILD)
+    succeed("meson", "install", "-C", OWN_BUILD)
+    require(files(components) == [components / "mca_coll_gpuar.so"], f"has {files(components)}")
+    bench = prefix / "bin" / "gpuar_bench"
+    argv = [bench, "--sizes", "8,64K", "--iterations", 3]
+    env = {"OMPI_MCA_mca_base_component_path": f"{components}:{mpi.stock_component_dir()}"}
+    mpi.served(2, argv, env=env)
+    succeed("ninja", "-C", OWN_BUILD, "uninstall")
+    require(not files(components) and not files(prefix), "uninstall left files behind")
+
+
+def destdir():
+    """The way of packages: the tree that would be installed, under another root."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        succeed("meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", folder)
+        found = [path.relative_to(folder) for path in files(folder)]
+    wanted = Path(mpi.stock_component_dir().lstrip("/")) / "mca_coll_gpuar.so"
+    if mpi.build_option("component_dir") == "":
+        require(wanted in found, f"the component is not at {wanted}: {found}")
+    require(any(path.name == "gpuar_bench" for path in found), f"no gpuar_bench in {found}")

@@ -1,0 +1,80 @@
+"""Rules of the source text: who may include what, format, lint, length."""
+
+import json
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+from lanes import BUILD, ROOT, Failure, Skip, lane, mpi, require
+
+SOURCES = (".c", ".h", ".cpp")
+FOLDERS = ("coll_gpuar", "ucx_bridge", "cuda_reduce", "topo", "test", "bench")
+LONGEST = 400  # lines a file should not exceed by much
+
+
+def lanes():
+    return {"rooms": rooms, "format": formatted, "lint": lint}
+
+
+def sources():
+    listed = mpi.run(["git", "-C", ROOT, "ls-files", *FOLDERS], timeout=60)
+    if listed.status == 0:
+        paths = [ROOT / line for line in listed.output.splitlines()]
+    else:  # a release archive
+        paths = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*"))]
+    return [path for path in paths if path.suffix in SOURCES and path.exists()]
+
+
+@lane()
+def rooms():
+    "include rules between the rooms, and the rules' own mutants"
+    yield "includes", lambda: rules("check", *sources())
+    yield "each rule catches a breach", lambda: rules("--self-test")
+    yield f"no file much longer than {LONGEST} lines", lengths
+
+
+def rules(*arguments):
+    script = ROOT / "test" / "lint" / "rooms.py"
+    answer = mpi.run(["python3", "-B", script, *arguments], timeout=60)
+    if answer.status:
+        raise Failure(answer.output.strip())
+
+
+def lengths():
+    counts = {path: len(path.read_text().splitlines()) for path in sources()}
+    long = [f"{path.relative_to(ROOT)}: {n}" for path, n in counts.items() if n > LONGEST * 1.1]
+    require(not long, "too long: " + ", ".join(long))
+
+
+@lane(on_request=True)
+def formatted():
+    "clang-format agrees with every C and C++ file"
+    if not shutil.which("clang-format"):
+        raise Skip("clang-format is not installed")
+    yield "clang-format", lambda: mpi.succeed(
+        mpi.run(["clang-format", "--dry-run", "-Werror", *sources()], timeout=120), "clang-format"
+    )
+
+
+@lane(on_request=True)
+def lint():
+    "clang-tidy finds nothing"
+    if not shutil.which("clang-tidy"):
+        raise Skip("clang-tidy is not installed")
+    yield "clang-tidy", tidy
+
+
+def tidy():
+    compiled = {entry["file"] for entry in json.loads((BUILD / "compile_commands.json").read_text())}
+    compiled = sorted({str((BUILD / file).resolve()) for file in compiled})
+    check = ["clang-tidy", "--quiet", "-p", BUILD, "--extra-arg=-Wno-unknown-warning-option"]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        answers = list(pool.map(lambda file: mpi.run([*check, file], timeout=600), compiled))
+    bad = [
+        line
+        for answer in answers
+        if answer.status
+        for line in answer.output.splitlines()
+        if "error:" in line
+    ]
+    require(not any(answer.status for answer in answers), f"{len(bad)} findings\n" + "\n".join(bad))
