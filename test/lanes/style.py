@@ -9,7 +9,7 @@ from lanes import BUILD, ROOT, Failure, Skip, lane, mpi, require
 
 SOURCES = (".c", ".h", ".cpp")
 FOLDERS = ("coll_gpuar", "ucx_bridge", "cuda_reduce", "topo", "test", "bench")
-LONGEST = 400  # lines a file should not exceed by much
+LONGEST = 450  # lines; most files are well below
 
 
 def lanes():
@@ -30,7 +30,7 @@ def rooms():
     "include rules between the rooms, and the rules' own mutants"
     yield "includes", lambda: rules("check", *sources())
     yield "each rule catches a breach", lambda: rules("--self-test")
-    yield f"no file much longer than {LONGEST} lines", lengths
+    yield f"no file longer than {LONGEST} lines", lengths
 
 
 def rules(*arguments):
@@ -42,7 +42,7 @@ def rules(*arguments):
 
 def lengths():
     counts = {path: len(path.read_text().splitlines()) for path in sources()}
-    long = [f"{path.relative_to(ROOT)}: {n}" for path, n in counts.items() if n > LONGEST * 1.1]
+    long = [f"{path.relative_to(ROOT)}: {n}" for path, n in counts.items() if n > LONGEST]
     require(not long, "too long: " + ", ".join(long))
 
 
