@@ -45,7 +45,7 @@ need_packages() {
     quietly "installing packages" "${install[@]}" "${missing[@]}"
 }
 
-# Configures once and compiles what changed. The folder build/components holds the component and
+# Configures once (with $GPUAR_SETUP_OPTIONS) and compiles what changed. The folder build/components holds the component and
 # nothing else, as Open MPI wants it of a folder that it searches.
 build_gpuar() {
     local lock
@@ -53,7 +53,8 @@ build_gpuar() {
     flock "$lock"
     if [ ! -f "$build/build.ninja" ]; then
         echo "configuring $build" >&2
-        quietly "configuring" meson setup "$build" "$root"
+        # shellcheck disable=SC2086 # several options
+        quietly "configuring" meson setup "$build" "$root" ${GPUAR_SETUP_OPTIONS-}
     fi
     if [ "$(ninja -C "$build" -n 2>/dev/null | tail -n 1)" != "ninja: no work to do." ]; then
         echo "compiling" >&2

@@ -40,9 +40,15 @@ def parse_arguments(known):
     parser.add_argument("--list", action="store_true", help="list the lanes and stop")
     parser.add_argument("--only", metavar="LANE,…", type=names, default=[], help="run these alone")
     parser.add_argument(
-        "--require", metavar="LANE,…", type=names, default=[], help="a SKIP in these is a failure"
+        "--require",
+        metavar="LANE,…",
+        type=names,
+        default=[],
+        help="a SKIP in these is a failure; 'all' means every lane",
     )
     arguments = parser.parse_args()
+    if arguments.require == ["all"]:
+        arguments.require = list(known)
     for name in arguments.only + arguments.require:
         if name not in known:
             parser.error(f"no lane {name}; there are: {', '.join(known)}")
