@@ -21,7 +21,7 @@ struct LayoutSummary {
 // for a pointer, a memory kind or the way in which a rank built its datatype.
 struct CallShape {
   std::uint64_t bytes = 0;
-  std::uint32_t element_bytes = 1;
+  std::uint64_t element_bytes = 1;
   Rank ranks = 1;
   bool commutative = true;
   bool reproducible = false;  // one association by rank alone

@@ -57,8 +57,9 @@ TEST_CASE("slots are used in turn", "[builder]") {
   REQUIRE(schedule.slots == 3);
   CHECK(schedule.slot_chunks == 1);
   for (std::uint32_t chunk = 0; chunk < 4; ++chunk) {
-    CHECK(schedule.steps[2 * chunk].target == slot(static_cast<std::uint16_t>(chunk % 3)));
-    CHECK(schedule.steps[2 * chunk].message == chunk);
+    const Step& receive = schedule.steps[std::size_t{2} * chunk];
+    CHECK(receive.target == slot(static_cast<std::uint16_t>(chunk % 3)));
+    CHECK(receive.message == chunk);
   }
   CHECK(schedule.initial == std::vector<std::uint32_t>{0, 2, 4});
 }

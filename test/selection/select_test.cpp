@@ -115,7 +115,7 @@ TEST_CASE("a choice always serves the call", "[selection]") {
     for (std::uint64_t bytes : {0, 1, 7, 8, 9, 4096, 1 << 20, (1 << 26) + 3}) {
       for (const bool commutative : {false, true}) {
         for (const bool reproducible : {false, true}) {
-          for (const std::uint32_t element : {0U, 1U, 16U, 1000U, 1U << 20}) {
+          for (const std::uint64_t element : {0UL, 1UL, 16UL, 1000UL, 1UL << 40}) {
             CallShape shape = shape_of(place, bytes);
             shape.commutative = commutative;
             shape.reproducible = reproducible;
@@ -203,7 +203,7 @@ TEST_CASE("unknown names list the valid ones", "[selection]") {
 
 TEST_CASE("a call's shape cannot hold a pointer", "[selection]") {
   // Every field is a number or a truth value, counted here: a new one has to pass by this test.
-  CHECK(sizeof(CallShape) == 8 + 4 + 4 + 4 + 4 + 4 + 4);
+  CHECK(sizeof(CallShape) == 8 + 8 + 4 + (1 + 1 + 1) + 1 + (4 + 4 + 1) + 3 + 4);
   CHECK(std::is_trivially_copyable_v<CallShape>);
 }
 
@@ -220,14 +220,14 @@ TEST_CASE("pipelining: the first segment fills, the others follow at the busiest
   CHECK(predict(doubling, 2, 800, 4, shape, machine) == 8'000'000);
   // With a latency, depth hides it up to the wire's own time.
   machine.network.latency = 10'000;
-  CHECK(predict(doubling, 2, 800, 1, shape, machine) == 10 * 810'000);
+  CHECK(predict(doubling, 2, 800, 1, shape, machine) == 8'100'000);
   CHECK(predict(doubling, 2, 800, 2, shape, machine) == 810'000 + 9 * 800'000);
   // Reductions overlap with the network, not with copies through shared memory.
   machine.network = machine.shared_memory = {0, 0, 1000};
   machine.reduce_byte = 500;
   CHECK(predict(doubling, 2, 800, 4, shape, machine) == 1'200'000 + 9 * 800'000);
   shape.layout = {1, 2, false};
-  CHECK(predict(doubling, 2, 800, 4, shape, machine) == 10 * 1'200'000);
+  CHECK(predict(doubling, 2, 800, 4, shape, machine) == 12'000'000);
 }
 
 }  // namespace
