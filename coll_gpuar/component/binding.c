@@ -1,6 +1,7 @@
 /* From MPI's arguments to the core's. The core sees contiguous elements only: what gpuar reduces
  * itself lies so in the user's memory; everything else travels packed where its layout has gaps,
  * and is reduced by Open MPI's own call of the operation. */
+#include <stdio.h>
 #include <string.h>
 
 #include "coll_gpuar/component/coll_gpuar.h"
@@ -47,6 +48,15 @@ static bool is_packed(const ompi_datatype_t* datatype) {
          ompi_datatype_is_contiguous_memory_layout(datatype, 2);
 }
 
+static int fail(int status, const char* what, size_t bytes, const ompi_datatype_t* datatype) {
+  char line[COLL_GPUAR_WHY_BYTES];
+  snprintf(line, sizeof line,
+           "gpuar: allreduce on rank %d of MPI_COMM_WORLD: %s %zu bytes of datatype %s",
+           coll_gpuar.world_rank, what, bytes, datatype->name);
+  coll_gpuar_log(line);
+  return status;
+}
+
 static int pack(const ompi_datatype_t* datatype, size_t count, const void* from, void* to,
                 size_t bytes) {
   opal_convertor_t convertor;
@@ -58,7 +68,8 @@ static int pack(const ompi_datatype_t* datatype, size_t count, const void* from,
   size_t packed = bytes;
   const int32_t rc = opal_convertor_pack(&convertor, &piece, &pieces, &packed);
   OBJ_DESTRUCT(&convertor);
-  return rc >= 0 && packed == bytes ? GPUAR_OK : GPUAR_ERR;
+  if (rc >= 0 && packed == bytes) return GPUAR_OK;
+  return fail(GPUAR_ERR, "cannot pack", bytes, datatype);
 }
 
 static int unpack(const ompi_datatype_t* datatype, size_t count, const void* from, void* to,
@@ -72,7 +83,8 @@ static int unpack(const ompi_datatype_t* datatype, size_t count, const void* fro
   size_t unpacked = bytes;
   const int32_t rc = opal_convertor_unpack(&convertor, &piece, &pieces, &unpacked);
   OBJ_DESTRUCT(&convertor);
-  return rc >= 0 && unpacked == bytes ? GPUAR_OK : GPUAR_ERR;
+  if (rc >= 0 && unpacked == bytes) return GPUAR_OK;
+  return fail(GPUAR_ERR, "cannot unpack", bytes, datatype);
 }
 
 /* --- Reduction through Open MPI --------------------------------------------------------------- */
@@ -186,8 +198,11 @@ int coll_gpuar_bind(coll_gpuar_binding* binding, const void* send, void* receive
   args->custom_context = binding;
   args->commutative = ompi_op_is_commute(op);
   if (!is_packed(datatype)) {
-    binding->packed = coll_gpuar_buffer_take(count * args->element_bytes);
-    if (NULL == binding->packed) return GPUAR_ERR_NO_MEMORY;
+    const size_t bytes = count * args->element_bytes;
+    binding->packed = coll_gpuar_buffer_take(bytes);
+    if (NULL == binding->packed) {
+      return fail(GPUAR_ERR_NO_MEMORY, "no memory to pack", bytes, datatype);
+    }
     args->in = binding->packed->bytes;
     args->out = binding->packed->bytes;
   }

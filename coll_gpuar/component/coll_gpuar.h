@@ -65,15 +65,13 @@ typedef struct coll_gpuar_module {
   mca_coll_base_module_t super;
   gpuar_comm* comm;
   coll_gpuar_previous previous;
-  bool failure_logged;
 } coll_gpuar_module;
 OBJ_CLASS_DECLARATION(coll_gpuar_module);
 
 mca_coll_base_module_t* coll_gpuar_comm_query(ompi_communicator_t* comm, int* priority);
 
-/* The MPI error class for a status of the core; logs the first failure of a communicator. */
-int coll_gpuar_error_class(int status, const char* call, ompi_communicator_t* comm,
-                           coll_gpuar_module* module);
+/* The MPI error class for a status of the core. */
+int coll_gpuar_error_class(int status);
 
 /* --- buffers.c: pooled memory ----------------------------------------------------------------- */
 
@@ -111,7 +109,8 @@ typedef struct coll_gpuar_binding {
 /* True if the call moves no byte: zero elements, or elements of zero size. */
 bool coll_gpuar_is_empty(size_t count, const ompi_datatype_t* datatype);
 
-/* Binds, retaining op and datatype. The binding must not move until released. */
+/* Binds, retaining op and datatype. The binding must not move until released. Failures of these are
+ * logged. */
 int coll_gpuar_bind(coll_gpuar_binding* binding, const void* send, void* receive, size_t count,
                     ompi_datatype_t* datatype, ompi_op_t* op);
 void coll_gpuar_binding_release(coll_gpuar_binding* binding);
@@ -125,7 +124,6 @@ int coll_gpuar_binding_store(coll_gpuar_binding* binding);
 typedef struct coll_gpuar_request {
   ompi_coll_base_nbc_request_t super;
   struct coll_gpuar_request* next; /* in the pool */
-  coll_gpuar_module* module;
   coll_gpuar_binding binding;
   gpuar_call* call; /* persistent only; NULL if the call moves no byte */
   bool failed;

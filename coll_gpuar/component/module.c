@@ -7,7 +7,6 @@
 
 static void construct(coll_gpuar_module* module) {
   module->comm = NULL;
-  module->failure_logged = false;
   memset(&module->previous, 0, sizeof module->previous);
 }
 
@@ -131,29 +130,8 @@ static int disable(mca_coll_base_module_t* base_module, ompi_communicator_t* com
 
 /* --- Errors ----------------------------------------------------------------------------------- */
 
-static const char* explain(int status) {
-  switch (status) {
-    case GPUAR_ERR_NO_MEMORY:
-      return "out of memory";
-    case GPUAR_ERR_UNREACHABLE:
-      return "a peer is gone or cannot be contacted";
-    case GPUAR_ERR_TRUNCATED:
-      return "ranks disagree on the length of the message; compare count and datatype of this call "
-             "on all of them";
-    default:
-      return "failed, see the message before this one";
-  }
-}
-
-int coll_gpuar_error_class(int status, const char* call, ompi_communicator_t* comm,
-                           coll_gpuar_module* module) {
-  if (!module->failure_logged) {
-    module->failure_logged = true;
-    char line[COLL_GPUAR_WHY_BYTES];
-    snprintf(line, sizeof line, "gpuar: %s on communicator %s, rank %d of %d: %s", call,
-             comm->c_name, ompi_comm_rank(comm), ompi_comm_size(comm), explain(status));
-    coll_gpuar_log(line);
-  }
+/* Whoever decided that it is an error has said so: the core, or binding.c. */
+int coll_gpuar_error_class(int status) {
   switch (status) {
     case GPUAR_ERR_NO_MEMORY:
       return MPI_ERR_NO_MEM;
@@ -169,6 +147,7 @@ int coll_gpuar_error_class(int status, const char* call, ompi_communicator_t* co
 static int allreduce(const void* send, void* receive, coll_gpuar_count count,
                      ompi_datatype_t* datatype, ompi_op_t* op, ompi_communicator_t* comm,
                      mca_coll_base_module_t* base_module) {
+  (void)comm;
   if (coll_gpuar_is_empty((size_t)count, datatype)) return OMPI_SUCCESS;
   coll_gpuar_module* module = (coll_gpuar_module*)base_module;
   coll_gpuar_binding binding;
@@ -180,5 +159,5 @@ static int allreduce(const void* send, void* receive, coll_gpuar_count count,
     coll_gpuar_binding_release(&binding);
   }
   if (OPAL_LIKELY(GPUAR_OK == status)) return OMPI_SUCCESS;
-  return coll_gpuar_error_class(status, "MPI_Allreduce", comm, module);
+  return coll_gpuar_error_class(status);
 }

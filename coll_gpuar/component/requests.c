@@ -5,10 +5,6 @@
  * the datatype. */
 OBJ_CLASS_INSTANCE(coll_gpuar_request, ompi_coll_base_nbc_request_t, NULL, NULL);
 
-static const char* call_name(const coll_gpuar_request* request) {
-  return request->super.super.req_persistent ? "MPI_Allreduce_init" : "MPI_Iallreduce";
-}
-
 /* --- The pool: requests that no call uses -------------------------------------------------------
  */
 
@@ -48,8 +44,7 @@ static void complete(coll_gpuar_request* request, int status) {
   if (!mpi_request->req_persistent) coll_gpuar_binding_release(&request->binding);
   if (GPUAR_OK != status) {
     request->failed = true;
-    mpi_request->req_status.MPI_ERROR = coll_gpuar_error_class(
-        status, call_name(request), mpi_request->req_mpi_object.comm, request->module);
+    mpi_request->req_status.MPI_ERROR = coll_gpuar_error_class(status);
     coll_gpuar_report_to_communicator(mpi_request);
   }
   ompi_request_complete(mpi_request, true);
@@ -104,8 +99,7 @@ static int start(size_t count, ompi_request_t** requests) {
   return OMPI_SUCCESS;
 }
 
-static coll_gpuar_request* take(ompi_communicator_t* comm, coll_gpuar_module* module,
-                                ompi_request_start_fn_t start_with) {
+static coll_gpuar_request* take(ompi_communicator_t* comm, ompi_request_start_fn_t start_with) {
   coll_gpuar_request* request = take_from_pool();
   if (NULL == request) return NULL;
   ompi_request_t* mpi_request = &request->super.super;
@@ -116,7 +110,6 @@ static coll_gpuar_request* take(ompi_communicator_t* comm, coll_gpuar_module* mo
   mpi_request->req_free = free_request;
   mpi_request->req_cancel = NULL;
   mpi_request->req_mpi_object.comm = comm;
-  request->module = module;
   request->call = NULL;
   request->failed = false;
   OBJ_RETAIN(comm);
@@ -124,10 +117,8 @@ static coll_gpuar_request* take(ompi_communicator_t* comm, coll_gpuar_module* mo
 }
 
 static int refuse(coll_gpuar_request* request, int status) {
-  const int error = coll_gpuar_error_class(
-      status, call_name(request), request->super.super.req_mpi_object.comm, request->module);
   give_back(request);
-  return error;
+  return coll_gpuar_error_class(status);
 }
 
 int coll_gpuar_iallreduce(const void* send, void* receive, coll_gpuar_count count,
@@ -138,7 +129,7 @@ int coll_gpuar_iallreduce(const void* send, void* receive, coll_gpuar_count coun
     return OMPI_SUCCESS;
   }
   coll_gpuar_module* module = (coll_gpuar_module*)base_module;
-  coll_gpuar_request* request = take(comm, module, NULL);
+  coll_gpuar_request* request = take(comm, NULL);
   if (NULL == request) return MPI_ERR_NO_MEM;
   coll_gpuar_binding* binding = &request->binding;
   int status = coll_gpuar_bind(binding, send, receive, (size_t)count, datatype, op);
@@ -160,7 +151,7 @@ int coll_gpuar_allreduce_init(const void* send, void* receive, coll_gpuar_count 
                               mca_coll_base_module_t* base_module) {
   (void)info;
   coll_gpuar_module* module = (coll_gpuar_module*)base_module;
-  coll_gpuar_request* request = take(comm, module, start);
+  coll_gpuar_request* request = take(comm, start);
   if (NULL == request) return MPI_ERR_NO_MEM;
   *mpi_request = &request->super.super;
   if (coll_gpuar_is_empty((size_t)count, datatype)) return OMPI_SUCCESS;
