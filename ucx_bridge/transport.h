@@ -37,6 +37,36 @@ struct MessageHeader {
 };
 static_assert(sizeof(MessageHeader) == 32);
 
+// The same in 16 bytes, for headers whose fields are all small. With it header and 8 bytes of
+// payload share one cache line of UCX's shared memory queue: 25 to 50 ns of 300. A transport may
+// send it instead where nothing is lost; its length tells the receiver.
+struct CompactHeader {
+  std::uint32_t comm = 0;
+  std::uint32_t sequence = 0;
+  std::uint16_t source = 0;
+  std::uint16_t segment = 0;
+  std::uint16_t message = 0;
+  std::uint16_t kind_and_round = 0;
+};
+static_assert(sizeof(CompactHeader) == 16);
+
+constexpr bool fits_compact(const MessageHeader& header) {
+  return header.comm.high == 0 && header.comm.low <= 0xffffffff &&
+         (header.source | header.segment) <= 0xffff;
+}
+constexpr CompactHeader compact(const MessageHeader& header) {
+  return {static_cast<std::uint32_t>(header.comm.low),
+          header.sequence,
+          static_cast<std::uint16_t>(header.source),
+          static_cast<std::uint16_t>(header.segment),
+          header.message,
+          header.kind_and_round};
+}
+constexpr MessageHeader expand(const CompactHeader& header) {
+  return {{0, header.comm}, header.sequence, header.source,
+          header.segment,   header.message,  header.kind_and_round};
+}
+
 enum class MessageKind : std::uint8_t { call = 0, persistent = 1, abort = 2 };
 
 constexpr unsigned kind_bits = 2;
@@ -78,8 +108,9 @@ struct ArrivalHandler {
 // an operation that returned anything but in_progress is over and `done` is not called.
 struct TransportOp {
   void (*done)(TransportOp* op, Status status) = nullptr;
-  MessageHeader header;      // sends: must stay valid while the send is under way
-  void* request = nullptr;   // the transport's own
+  MessageHeader header;     // sends: must stay valid while the send is under way
+  void* request = nullptr;  // the transport's own
+  CompactHeader compact;    // the transport's own
 };
 
 // A transport T (UcxTransport, and MemoryTransport in the tests) offers:

@@ -259,11 +259,18 @@ Status UcxTransport::send(Peer peer, TransportOp& op, const void* data, std::siz
   param.cb.send = complete;
   param.user_data = &op;
 
+  const void* header = &op.header;
+  std::size_t header_bytes = sizeof op.header;
+  if (fits_compact(op.header)) [[likely]] {
+    op.compact = compact(op.header);
+    header = &op.compact;
+    header_bytes = sizeof op.compact;
+  }
   Starting starting;
   op.request = &starting;
-  const Status status = outcome(
-      op, ucp_am_send_nbx(peer->endpoint, am_id, &op.header, sizeof op.header, data, bytes, &param),
-      starting);
+  const Status status =
+      outcome(op, ucp_am_send_nbx(peer->endpoint, am_id, header, header_bytes, data, bytes, &param),
+              starting);
   if (status <= Status::in_progress) [[likely]] {
     ++messages_sent_;
     bytes_sent_ += bytes;
@@ -308,12 +315,17 @@ unsigned UcxTransport::progress() {
 int UcxTransport::arrived(const void* header, std::size_t header_length, void* data,
                           std::size_t length, const ucp_am_recv_param& param) {
   if (closing_) return UCS_OK;
-  if (header_length != sizeof(MessageHeader)) {
-    refuse("a header of another length", header_length);
+  MessageHeader message;  // a copy: it lies behind the payload, at any alignment
+  if (header_length == sizeof(CompactHeader)) [[likely]] {
+    CompactHeader small;
+    std::memcpy(&small, header, sizeof small);
+    message = expand(small);
+  } else if (header_length == sizeof message) {
+    std::memcpy(&message, header, sizeof message);
+  } else {
+    refuse("a header of no known length", header_length);
     return UCS_OK;
   }
-  MessageHeader message;  // a copy: it lies behind the payload, at any alignment
-  std::memcpy(&message, header, sizeof message);
   if (kind_of(message) > MessageKind::abort) {
     refuse("an unknown kind of message", header_length);
     return UCS_OK;

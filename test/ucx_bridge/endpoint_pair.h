@@ -102,6 +102,11 @@ struct Receiver {
       finish(item);
     }
   }
+  bool fetches_over() const {
+    for (const Op& op : fetches)
+      if (!op.over()) return false;
+    return true;
+  }
   bool fetches_right() const {
     for (const Op& op : fetches)
       if (op.status != Status::ok || op.data != pattern(op.header.sequence, op.data.size()))
@@ -111,11 +116,10 @@ struct Receiver {
 };
 
 struct Side {
-  UcxTransport transport;
   Receiver receiver;
-  UcxTransport::Peer peer = nullptr;
   std::deque<Op> sends;
-  std::vector<std::string> logged;
+  UcxTransport::Peer peer = nullptr;
+  UcxTransport transport;  // goes first: operations under way outlive it
 
   // Sends pattern(sequence); a send that completes at once has its buffer overwritten.
   Op& send(std::uint32_t sequence, std::size_t bytes) {

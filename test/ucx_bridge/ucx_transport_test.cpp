@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "test/ucx_bridge/endpoint_pair.h"
@@ -21,14 +22,11 @@ TEST_CASE("ucx transport: all sizes arrive whole, eager and rendezvous", "[ucx]"
   for (const std::size_t bytes : sizes) pair.a.send(sequence++, bytes);
   auto& receiver = pair.b.receiver;
   REQUIRE(pair.until([&] { return receiver.arrived == sizes.size(); }));
-  CHECK(receiver.rendezvous == 4);
+  const auto above = std::count_if(sizes.begin(), sizes.end(), [&](auto s) { return s > limit; });
+  CHECK(receiver.rendezvous == static_cast<std::size_t>(above));
   receiver.finish_kept_last_first();
   REQUIRE(pair.until([&] { return pair.a.sends_over(); }));
-  REQUIRE(pair.until([&] {
-    for (const Op& op : receiver.fetches)
-      if (!op.over()) return false;
-    return true;
-  }));
+  REQUIRE(pair.until([&] { return receiver.fetches_over(); }));
   CHECK(receiver.wrong == 0);
   CHECK(receiver.fetches_right());
   for (const Op& op : pair.a.sends) {
@@ -39,25 +37,43 @@ TEST_CASE("ucx transport: all sizes arrive whole, eager and rendezvous", "[ucx]"
   CHECK(pair.a.transport.bytes_sent() == receiver.bytes);
 }
 
-TEST_CASE("ucx transport: the header arrives unchanged", "[ucx]") {
+TEST_CASE("ucx transport: headers arrive unchanged, compact or not", "[ucx]") {
+  const MessageHeader header = GENERATE(values<MessageHeader>({
+      {{0x0123456789abcdef, 0xfedcba9876543210},
+       0xaabbccdd,
+       7,
+       9,
+       11,
+       pack_kind(MessageKind::persistent, 16383)},
+      {{0, 0xffffffff}, 0xffffffff, 0xffff, 0xffff, 0xffff, pack_kind(MessageKind::abort, 1)},
+      {{0, 0x100000000}, 1, 2, 3, 4, 0},
+      {{1, 2}, 1, 2, 3, 4, 0},
+      {{0, 2}, 1, 0x10000, 3, 4, 0},
+      {{0, 2}, 1, 2, 0x10000, 4, 0},
+      {},
+  }));
   Pair pair;
   MessageHeader seen;
-  pair.b.receiver.take = [&](const MessageHeader& header, const Arrival&) {
-    seen = header;
+  seen.sequence = 0x5a5a5a5a;
+  pair.b.receiver.take = [&](const MessageHeader& arrived, const Arrival&) {
+    seen = arrived;
     return Taken::consumed;
   };
-  Op op;
-  op.header = {{0x0123456789abcdef, 0xfedcba9876543210}, 0xaabbccdd, 7, 9, 11,
-               pack_kind(MessageKind::persistent, 16383)};
-  const std::byte payload[3] = {};
-  const Status status = pair.a.transport.send(pair.a.peer, op, payload, sizeof payload);
-  CHECK((status == Status::ok || status == Status::in_progress));
+  const auto bytes = GENERATE(as<std::size_t>(), 3, 100000);
+  Op& op = pair.a.sends.emplace_back();
+  op.header = header;
+  op.data.resize(bytes);
+  const Status status = pair.a.transport.send(pair.a.peer, op, op.data.data(), bytes);
+  REQUIRE((status == Status::ok || status == Status::in_progress));
   REQUIRE(pair.until([&] { return pair.b.receiver.arrived == 1; }));
-  CHECK(std::memcmp(&seen, &op.header, sizeof seen) == 0);
+  CHECK(std::memcmp(&seen, &header, sizeof seen) == 0);
+  if (status == Status::in_progress) CHECK(pair.until([&] { return op.over(); }));
 }
 
 TEST_CASE("ucx transport: release and fetch from within the handler", "[ucx]") {
-  Pair pair;
+  UcxOptions options;
+  options.eager_limit = 20000;  // so that eager data comes in several fragments too
+  Pair pair(options);
   auto& receiver = pair.b.receiver;
   receiver.take = [&](const MessageHeader& header, const Arrival& arrival) {
     if (!arrival.holdable) return receiver.check(header, arrival), Taken::consumed;
@@ -73,9 +89,12 @@ TEST_CASE("ucx transport: release and fetch from within the handler", "[ucx]") {
     REQUIRE(pair.until([&] { return receiver.arrived == 4 * (i + 1) && pair.a.sends_over(); }));
     pair.a.sends.clear();
   }
-  REQUIRE(pair.until([&] { return receiver.fetches.back().over(); }));
+  REQUIRE(pair.until([&] { return receiver.fetches_over(); }));
   CHECK(receiver.wrong == 0);
-  CHECK(receiver.holdable_eager >= rounds);
+  // Shared memory lets us hold what it carries; other transports may not.
+  const bool shared_memory =
+      UcxTransport::describe(pair.a.peer).find("/memory") != std::string::npos;
+  if (shared_memory) CHECK(receiver.holdable_eager >= 2 * rounds);
   CHECK(receiver.fetches.size() == rounds);
   CHECK(receiver.fetches_right());
 }
@@ -96,7 +115,7 @@ TEST_CASE("ucx transport: many sends that nobody takes yet, then all at once", "
   REQUIRE(pair.until([&] { return receiver.arrived == count; }));
   receiver.finish_kept_last_first();
   REQUIRE(pair.until([&] { return pair.a.sends_over(); }));
-  REQUIRE(pair.until([&] { return receiver.fetches.empty() || receiver.fetches.front().over(); }));
+  REQUIRE(pair.until([&] { return receiver.fetches_over(); }));
   CHECK(receiver.wrong == 0);
   CHECK(receiver.fetches_right());
 }
@@ -114,7 +133,7 @@ TEST_CASE("ucx transport: rendezvous in both directions at once", "[ucx]") {
   at_a.finish_kept_last_first();
   at_b.finish_kept_last_first();
   REQUIRE(pair.until([&] { return pair.a.sends_over() && pair.b.sends_over(); }));
-  REQUIRE(pair.until([&] { return at_a.fetches.front().over() && at_b.fetches.front().over(); }));
+  REQUIRE(pair.until([&] { return at_a.fetches_over() && at_b.fetches_over(); }));
   CHECK(at_a.fetches_right());
   CHECK(at_b.fetches_right());
 }
@@ -170,12 +189,12 @@ TEST_CASE("ucx transport: closing with traffic under way takes a bounded time", 
   const auto start = std::chrono::steady_clock::now();
   {
     Pair pair;
-    for (std::uint32_t i = 0; i < 50; ++i) {
+    for (std::uint32_t i = 0; i < 8; ++i) {
       pair.a.send(i, 4000);
       pair.a.send(i, 100000);
       pair.b.send(i, 100000);
     }
-    pair.until([&] { return pair.b.receiver.arrived >= 20; });
+    pair.until([&] { return pair.b.receiver.arrived >= 10; });
     auto& kept = pair.b.receiver.kept;
     for (const auto& item : kept)
       if (!item.arrival.rendezvous) pair.b.transport.release(item.arrival);
