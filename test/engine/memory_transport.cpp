@@ -97,10 +97,8 @@ bool MemoryWorld::step(MemoryTransport& self, Message& message) {
   const bool is_sender = message.from == self.rank_;
   const bool is_receiver = message.to == self.rank_;
   if (is_sender && message.cancelled_by_sender && !message.sender_told) {
-    if (message.state == State::staged || message.state == State::flying)
-      message.state = State::over;  // never arrives
-    else if (message.state == State::acknowledging)
-      message.state = State::over;
+    const bool receiver_has_it = message.state == State::held || message.state == State::fetching;
+    if (!receiver_has_it) message.state = State::over;  // never arrives, or has been dealt with
     finish_send(message, Status::aborted);
     return true;
   }
