@@ -1,6 +1,8 @@
 // The host reductions against an independent plain loop: every operation, type and instruction set.
 #include "cuda_reduce/reduce.h"
 
+#include <array>
+#include <bit>
 #include <cmath>
 #include <set>
 #include <string>
@@ -14,6 +16,7 @@ using gpuar::HostIsa;
 
 std::vector<gpuar_op> all_ops() {
   std::vector<gpuar_op> ops;
+  ops.reserve(GPUAR_OP_COUNT);
   for (int op = 0; op < GPUAR_OP_COUNT; ++op) ops.push_back(static_cast<gpuar_op>(op));
   return ops;
 }
@@ -251,11 +254,12 @@ TEST_CASE("unsigned 64-bit minimum and maximum above 2^63", "[reduce]") {
 TEST_CASE("minimum and maximum keep the right operand when neither is smaller", "[reduce]") {
   for_each_isa([] {
     const double nan = std::numeric_limits<double>::quiet_NaN();
-    const double left[] = {nan, 1.0, -0.0, 0.0}, right[] = {1.0, nan, 0.0, -0.0};
-    double out[4];
+    const std::array left{nan, 1.0, -0.0, 0.0}, right{1.0, nan, 0.0, -0.0};
+    using Bits = std::array<std::uint64_t, 4>;
+    std::array<double, 4> out{};
     for (const gpuar_op op : {GPUAR_MIN, GPUAR_MAX}) {
-      gpuar::host_reduce(op, GPUAR_FLOAT64)(out, left, right, 4);
-      CHECK(std::memcmp(out, right, sizeof out) == 0);
+      gpuar::host_reduce(op, GPUAR_FLOAT64)(out.data(), left.data(), right.data(), out.size());
+      CHECK(std::bit_cast<Bits>(out) == std::bit_cast<Bits>(right));
     }
   });
 }

@@ -79,7 +79,9 @@ void for_each_type(Visit&& visit) {
 
 template <class T>
 T reduce_integer(gpuar_op op, T a, T b) {
-  const auto wide_a = static_cast<unsigned __int128>(a), wide_b = static_cast<unsigned __int128>(b);
+  const __int128 signed_a = a, signed_b = b;
+  const auto wide_a = static_cast<unsigned __int128>(signed_a);
+  const auto wide_b = static_cast<unsigned __int128>(signed_b);
   switch (op) {
     case GPUAR_SUM:
       return static_cast<T>(wide_a + wide_b);
