@@ -79,6 +79,7 @@ void for_each_type(Visit&& visit) {
 
 template <class T>
 T reduce_integer(gpuar_op op, T a, T b) {
+  // NOLINTNEXTLINE(bugprone-signed-char-misuse): the sign is meant to be extended
   const __int128 signed_a = a, signed_b = b;
   const auto wide_a = static_cast<unsigned __int128>(signed_a);
   const auto wide_b = static_cast<unsigned __int128>(signed_b);
