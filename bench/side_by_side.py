@@ -7,6 +7,7 @@ in the next, so only neighbours in time are comparable, and absolute times are n
 import argparse
 import json
 import math
+import os
 import statistics
 import sys
 import tempfile
@@ -65,13 +66,14 @@ def print_table(form, rounds):
     ratios = []
     for key in (key for key in rounds[0]["gpuar"] if key[0] == form):
         of = {
-            side: [samples[side][key]["median_us"] for samples in rounds]
+            side: [samples[side][key]["min_us"] for samples in rounds]
             for side in ("gpuar", "stock")
         }
         paired = [ours / stock for ours, stock in zip(of["gpuar"], of["stock"])]
         ratios.append(statistics.median(paired))
         spread = f"({min(paired):.2f}–{max(paired):.2f})"
-        busbw = statistics.median(samples["gpuar"][key]["busbw"] for samples in rounds)
+        per_algbw = rounds[0]["gpuar"][key]["busbw"] / rounds[0]["gpuar"][key]["algbw"]
+        busbw = key[1] / statistics.median(of["gpuar"]) * 1e-3 * per_algbw
         served_by = {samples["gpuar"][key]["served_by"] for samples in rounds}
         print(
             f"{human(key[1]):>9} {statistics.median(of['gpuar']):>11.2f} "
@@ -88,7 +90,10 @@ def main():
         print(f"bench/run: round {number} of {arguments.rounds}", file=sys.stderr)
         rounds.append({side: sample(side, arguments) for side in ("gpuar", "stock")})
     print(f"allreduce, {arguments.op} of {arguments.type}, {arguments.ranks} ranks, host memory")
-    print("time: median of a call; ratio: gpuar / stock, median of the rounds, below 1 is faster")
+    print("time of a call in the fastest batch; ratio gpuar / stock, below 1 is faster; medians")
+    busy = os.getloadavg()[0] - arguments.ranks
+    if busy > 1:
+        print(f"note: {busy:.0f} other processes were running, times are disturbed")
     ratios = [ratio for form in FORMS for ratio in print_table(form, rounds)]
     mean = math.exp(statistics.fmean(map(math.log, ratios)))
     print(f"\ngeometric mean of the ratios {mean:.2f}; every element of every size was checked")
