@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace {
 
 // Asks again with more room if the first try was short.
@@ -38,6 +40,10 @@ std::shared_ptr<const gpuar::Program> gpuar_core::program(const gpuar::Choice& c
   if (!cached) {
     gpuar::BuildOptions options;
     options.radix = choice.radix;
+    // An algorithm that receives from everybody at once should not wait for slots.
+    constexpr gpuar::Rank enough = 16;
+    options.builder.min_slots =
+        static_cast<std::uint32_t>(std::clamp<gpuar::Rank>(size - 1, 4, enough));
     options.builder.association =
         params.reproducible ? gpuar::Association::tree : gpuar::Association::chain;
     cached = std::make_shared<const gpuar::Program>(
@@ -60,7 +66,7 @@ const std::shared_ptr<const gpuar::Plan>& gpuar_comm::plan(const PlanKey& key) {
 std::shared_ptr<const gpuar::Plan> gpuar_comm::make_plan(const PlanKey& key) {
   gpuar::CallShape shape;
   shape.bytes = key.count * key.element_bytes;
-  shape.element_bytes = static_cast<std::uint32_t>(key.element_bytes);
+  shape.element_bytes = key.element_bytes;
   shape.ranks = size;
   shape.commutative = key.commutative;
   shape.reproducible = core->params.reproducible;
@@ -71,9 +77,8 @@ std::shared_ptr<const gpuar::Plan> gpuar_comm::make_plan(const PlanKey& key) {
       std::make_shared<const gpuar::Plan>(core->program(choice, rank, size), key.count,
                                           key.element_bytes, choice.segment_bytes, choice.depth);
   if (core->params.verbose > 0 && rank == 0) {
-    core->log(fmt::format("gpuar: {}: {} bytes, {} elements: {}; {} segments, path: host memory",
-                          name, shape.bytes, key.count, gpuar::explain(choice, shape, core->forced),
-                          made->segments));
+    core->log(fmt::format("gpuar: {}: {} bytes, {} elements: {}; path: host memory", name,
+                          shape.bytes, key.count, gpuar::explain(choice, shape, core->forced)));
   }
   return made;
 }
