@@ -1,0 +1,137 @@
+"""What MPI asks of an allreduce, proved by plain MPI programs with gpuar loaded (test/mpi/)."""
+
+import shutil
+
+from lanes import BUILD, ROOT, Failure, Skip, lane, mpi, require
+
+PROGRAMS = BUILD / "test" / "mpi"
+
+# Whole programs: every case that is not reserved for its name.
+WHOLE = [
+    ("buffers", 2, []),
+    ("buffers", 4, ["counts=600", "power=16"]),
+    ("predefined", 2, []),
+    ("predefined", 5, []),
+    ("user_ops", 3, []),
+    ("user_ops", 4, []),
+    ("user_ops", 5, []),
+    ("user_ops", 8, []),
+    ("requests", 2, []),
+    ("requests", 4, []),
+    ("communicators", 2, []),
+    ("communicators", 5, []),
+    ("threads", 2, ["rounds=120"]),
+    ("threads", 4, ["rounds=60"]),
+    ("errors", 3, []),
+]
+
+# Cases that stock Open MPI 4.1.4 fails, and cases that must be the first of their process.
+NAMED = [
+    ("requests", 3, "communicator_freed_while_active"),
+    ("requests", 3, "type_and_op_freed_after_init"),
+    ("user_ops", 3, "negative_extent"),
+    ("errors", 3, "counts_differ"),
+    ("first_call", 2, "nonblocking_small"),
+    ("first_call", 3, "nonblocking_large"),
+    ("first_call", 2, "persistent_small"),
+    ("first_call", 3, "persistent_large"),
+    ("first_call", 3, "on_new_communicator"),
+]
+
+
+def lanes():
+    return {"mpi_semantics": mpi_semantics, "mpi_huge": mpi_huge, "mpi_finalize": mpi_finalize}
+
+
+def run_program(program, ranks, operands=(), **arguments):
+    """Runs a program of test/mpi with gpuar; it must be served and must end well. Where the counters
+    are there they are asked first: some cases fail with stock Open MPI, or crash it, and with a
+    gpuar that declines (the lane mutant_fallback) that must show as "not served"."""
+    mca = {"mpi_yield_when_idle": 1} | arguments.pop("mca", {})
+    result = mpi.mpirun(ranks, [PROGRAMS / program, *operands], mca=mca, **arguments)
+    crashed = "exited on signal" in result.output
+    if mpi.counters(result.output) or (crashed and mpi.extra_mca):
+        mpi.check_served(ranks, result)
+    mpi.succeed(result, program)
+    mpi.check_served(ranks, result)
+    return result
+
+
+@lane(gpuar=True)
+def mpi_semantics():
+    "buffers, types, operations, requests, communicators, threads, errors: exact results"
+    for program, ranks, operands in WHOLE:
+        yield (
+            f"{program}, {ranks} ranks",
+            lambda program=program, ranks=ranks, operands=operands: run_program(
+                program, ranks, operands
+            ),
+        )
+    for program, ranks, case in NAMED:
+        yield (
+            f"{case}, {ranks} ranks",
+            lambda program=program, ranks=ranks, case=case: run_program(
+                program, ranks, [case, "limit=30"]
+            ),
+        )
+    yield "fortran", fortran
+    yield "MPI_T counters", mpi_t_counters
+
+
+def fortran():
+    """Open MPI's Fortran compiler wrapper builds it here: the build needs no Fortran."""
+    if not shutil.which("gfortran"):
+        raise Skip("gfortran is not installed")
+    program = PROGRAMS / "fortran"
+    compile_it = [mpi.tool("mpif90"), "-J", PROGRAMS, "-o", program]
+    compile_it += [ROOT / "test" / "mpi" / "fortran.f90"]
+    mpi.succeed(mpi.run(compile_it, timeout=120), "compiling the Fortran program")
+    result = run_program("fortran", 3)
+    require(result.output.count("PASS ") == 6, f"not every case ran\n{result.tail()}")
+
+
+def mpi_t_counters():
+    result = run_program("counters", 2)
+    values = {}
+    for line in result.output.splitlines():
+        if line.startswith("COUNTER "):
+            _, name, before, after = line.split()
+            values[name] = int(after) - int(before)
+    require(values.get("coll_gpuar_blocking") == 7, f"7 calls were made, MPI_T says {values}")
+    require(values.get("coll_gpuar_bytes_sent", 0) >= 7 * 800, f"too few bytes sent: {values}")
+    require(values.get("coll_gpuar_fallbacks") == 0, f"fallbacks: {values}")
+
+
+@lane(gpuar=True)
+def mpi_huge():
+    "messages beyond 2 GiB, 2^31 - 1 elements, huge types (needs 8 GiB of memory)"
+    for case in ("doubles_beyond_2_gib", "most_bytes", "huge_type"):
+        yield case, lambda case=case: huge(case)
+
+
+def huge(case):
+    with open("/proc/meminfo") as lines:
+        fields = dict(line.split(":") for line in lines)
+    available = int(fields["MemAvailable"].split()[0]) >> 20
+    if available < 8:
+        raise Skip(f"{available} GiB of memory are free; it needs 8")
+    if mpi.extra_mca:  # that it is served shows at once, in a small message
+        run_program("first_call", 2)
+    run_program("huge", 2, [case, "limit=150"], timeout=170)
+
+
+@lane(gpuar=True)
+def mpi_finalize():
+    "MPI_Finalize right after a call, many times"
+    yield "2 ranks, 10 times", lambda: finalize(2, 10)
+    yield "4 ranks, 30 times", lambda: finalize(4, 30)
+
+
+def finalize(ranks, times):
+    for time in range(times):
+        try:
+            run_program("finalize", ranks, timeout=30)
+        except mpi.NotServed:
+            raise
+        except Failure as failure:
+            raise Failure(f"run {time + 1} of {times}: {failure}") from failure
