@@ -44,7 +44,12 @@ void Engine<T>::begin(Run& run) {
   if (run.lanes.size() < plan.depth) run.lanes.resize(plan.depth);
   for (Lane& lane : run.lanes) lane.live = false;
   if (plan.segments == 0) return finish(run);
-  for (std::uint32_t i = 0; i < plan.depth; ++i) open_segment(run, run.lanes[i], i);
+  // In a pipeline every lane will need its scratch; taken at once, the pool does not grow later.
+  const bool pipelined = plan.depth > 1 && plan.program->schedule.slots > 0;
+  for (std::uint32_t i = 0; i < plan.depth; ++i) {
+    open_segment(run, run.lanes[i], i);
+    if (pipelined) scratch_slot(run, run.lanes[i], 0);
+  }
   HeldList& pending = comm.pending[run.sequence % window];
   if (pending.head) adopt(pending, run);
 }

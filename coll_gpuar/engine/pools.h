@@ -5,22 +5,19 @@
 #include <bit>
 #include <cstddef>
 #include <cstdlib>
-#include <deque>
-#include <new>
+#include <memory>
 #include <vector>
 
 namespace gpuar {
 
-// Objects that are handed out again as they were given back. Addresses are stable.
+// Objects that are handed out again as they were given back. Addresses are stable. Grows by many at
+// a time: how many are in use at once varies with timing, and a call after warm-up should not be
+// the one to find out.
 template <class T>
 class ObjectPool {
  public:
   T* take() {
-    if (free_.empty()) {
-      T* fresh = &all_.emplace_back();
-      free_.reserve(all_.size());
-      return fresh;
-    }
+    if (free_.empty()) grow();
     T* object = free_.back();
     free_.pop_back();
     return object;
@@ -28,69 +25,101 @@ class ObjectPool {
   void give(T* object) { free_.push_back(object); }
 
  private:
-  std::deque<T> all_;
-  std::vector<T*> free_;  // capacity for all, so that give() never allocates
+  static constexpr std::size_t block = 64;
+
+  void grow() {
+    blocks_.push_back(std::make_unique<T[]>(block));
+    free_.reserve(blocks_.size() * block);  // so that give() never allocates
+    for (std::size_t i = block; i > 0; --i) free_.push_back(&blocks_.back()[i - 1]);
+  }
+
+  std::vector<std::unique_ptr<T[]>> blocks_;
+  std::vector<T*> free_;
 };
 
 // Memory for scratch slots and stashed messages, in powers of two, cache-line aligned. What is
 // given back is kept up to a bound: temporaries made per call would be faulted in page by page.
+// Small blocks come by the slab and are kept until the end.
 class ScratchPool {
  public:
   static constexpr std::size_t smallest = 256;
+  static constexpr std::size_t slab = std::size_t{64} << 10;
   static constexpr std::size_t default_bound = std::size_t{256} << 20;
 
   explicit ScratchPool(std::size_t bound = default_bound) : bound_(bound) {}
   ScratchPool(const ScratchPool&) = delete;
   ScratchPool& operator=(const ScratchPool&) = delete;
-  ~ScratchPool() { release(); }
+  ~ScratchPool() {
+    release();
+    for (std::byte* memory : slabs_) std::free(memory);
+  }
 
   // nullptr when there is no memory.
   std::byte* take(std::size_t bytes) {
-    const std::size_t cls = class_of(bytes);
-    std::vector<std::byte*>& list = free_[cls];
-    if (list.empty()) return allocate(cls);
-    std::byte* block = list.back();
-    list.pop_back();
-    cached_ -= smallest << cls;
+    Class& cls = classes_[class_of(bytes)];
+    if (cls.free.empty() && !grow(cls, block_bytes(bytes))) return nullptr;
+    std::byte* block = cls.free.back();
+    cls.free.pop_back();
+    if (is_large(bytes)) cached_ -= block_bytes(bytes);
     return block;
   }
 
   void give(std::byte* block, std::size_t bytes) {
-    const std::size_t cls = class_of(bytes);
-    if (cached_ + (smallest << cls) > bound_) {
-      std::free(block);
-      return;
+    Class& cls = classes_[class_of(bytes)];
+    if (is_large(bytes)) {
+      if (cached_ + block_bytes(bytes) > bound_) {
+        --cls.blocks;
+        std::free(block);
+        return;
+      }
+      cached_ += block_bytes(bytes);
     }
-    cached_ += smallest << cls;
-    free_[cls].push_back(block);
+    cls.free.push_back(block);
   }
 
-  // Gives all cached memory back to the system.
+  // Gives all cached large blocks back to the system.
   void release() {
-    for (std::vector<std::byte*>& list : free_) {
-      for (std::byte* block : list) std::free(block);
-      list.clear();
+    for (std::size_t i = class_of(slab); i < classes_.size(); ++i) {
+      Class& cls = classes_[i];
+      for (std::byte* block : cls.free) std::free(block);
+      cls.blocks -= cls.free.size();
+      cls.free.clear();
     }
     cached_ = 0;
   }
 
+  // Bytes in large blocks that wait for use.
   std::size_t cached() const { return cached_; }
 
  private:
-  static constexpr std::size_t classes = 48;
+  struct Class {
+    std::vector<std::byte*> free;  // capacity for all blocks, so that give() never allocates
+    std::size_t blocks = 0;
+  };
 
   static std::size_t class_of(std::size_t bytes) {
     if (bytes <= smallest) return 0;
     return static_cast<std::size_t>(std::bit_width((bytes - 1) / smallest));
   }
+  static std::size_t block_bytes(std::size_t bytes) { return smallest << class_of(bytes); }
+  static bool is_large(std::size_t bytes) { return block_bytes(bytes) >= slab; }
 
-  static std::byte* allocate(std::size_t cls) {
+  bool grow(Class& cls, std::size_t bytes) {
     constexpr std::size_t alignment = 64;
-    return static_cast<std::byte*>(std::aligned_alloc(alignment, smallest << cls));
+    const std::size_t count = bytes < slab ? slab / bytes : 1;
+    auto* memory = static_cast<std::byte*>(std::aligned_alloc(alignment, count * bytes));
+    if (!memory) return false;
+    if (bytes < slab) slabs_.push_back(memory);
+    cls.blocks += count;
+    cls.free.reserve(cls.blocks);
+    for (std::size_t i = count; i > 0; --i) cls.free.push_back(memory + (i - 1) * bytes);
+    if (bytes >= slab) cached_ += bytes;
+    return true;
   }
 
-  std::array<std::vector<std::byte*>, classes> free_;
-  std::size_t cached_ = 0;
+  std::array<Class, 48> classes_;
+  std::vector<std::byte*> slabs_;
+  std::size_t cached_ = 0;  // of large blocks
   std::size_t bound_;
 };
 

@@ -293,17 +293,26 @@ TEST_CASE("the helper thread never runs a user-defined reduction", "[engine]") {
 }
 
 TEST_CASE("scratch memory is kept for the next call, within its bound", "[engine]") {
+  constexpr std::size_t large = 100000;
   ScratchPool pool(std::size_t{1} << 20);
-  std::byte* first = pool.take(5000);
+  std::byte* first = pool.take(large);
   REQUIRE(first != nullptr);
-  pool.give(first, 5000);
-  CHECK(pool.take(8000) == first);  // the same power of two
-  pool.give(first, 8000);
-  std::byte* large = pool.take(std::size_t{2} << 20);
-  pool.give(large, std::size_t{2} << 20);  // over the bound: not kept
-  CHECK(pool.cached() == 8192);
+  CHECK(pool.cached() == 0);
+  pool.give(first, large);
+  CHECK(pool.cached() == 131072);
+  CHECK(pool.take(large + 5000) == first);  // the same power of two
+  pool.give(first, large);
+  std::byte* huge = pool.take(std::size_t{2} << 20);
+  pool.give(huge, std::size_t{2} << 20);  // over the bound: not kept
+  CHECK(pool.cached() == 131072);
   pool.release();
   CHECK(pool.cached() == 0);
+  // Small blocks are distinct, and come back.
+  std::byte* small = pool.take(10);
+  std::byte* other = pool.take(256);
+  CHECK(small != other);
+  pool.give(other, 10);
+  CHECK(pool.take(1) == other);
 }
 
 TEST_CASE("a plan cuts the elements into segments without a gap", "[engine]") {
