@@ -5,29 +5,38 @@
 
 namespace gpuar {
 
-enum class [[nodiscard]] Status : std::int8_t {
-  ok = 0,
-  in_progress,  // started; a completion will follow
-  no_memory,
-  unreachable,  // the peer cannot be contacted, or is gone
-  truncated,    // the peer sent another number of bytes than this rank expects
-  bad_message,  // a message that no correct peer sends
-  unsupported,
-  aborted,  // another member of the communicator gave up
-  failed,
+enum class [[nodiscard]] Status : std::int8_t{
+    ok = 0,
+    in_progress,  // started; a completion will follow
+    no_memory,
+    unreachable,  // the peer cannot be contacted, or is gone
+    truncated,    // the peer sent another number of bytes than this rank expects
+    bad_message,  // a message that no correct peer sends
+    unsupported,
+    aborted,  // another member of the communicator gave up
+    failed,
 };
 
 constexpr const char* describe(Status status) {
   switch (status) {
-    case Status::ok: return "ok";
-    case Status::in_progress: return "in progress";
-    case Status::no_memory: return "out of memory";
-    case Status::unreachable: return "peer unreachable";
-    case Status::truncated: return "message length differs from what this rank expects";
-    case Status::bad_message: return "malformed message";
-    case Status::unsupported: return "not supported";
-    case Status::aborted: return "aborted by another rank";
-    case Status::failed: return "failed";
+    case Status::ok:
+      return "ok";
+    case Status::in_progress:
+      return "in progress";
+    case Status::no_memory:
+      return "out of memory";
+    case Status::unreachable:
+      return "peer unreachable";
+    case Status::truncated:
+      return "message length differs from what this rank expects";
+    case Status::bad_message:
+      return "malformed message";
+    case Status::unsupported:
+      return "not supported";
+    case Status::aborted:
+      return "aborted by another rank";
+    case Status::failed:
+      return "failed";
   }
   return "unknown status";
 }
