@@ -102,6 +102,15 @@ std::string transport_of(const std::string& line) {
   return line.substr(index + 1, end == std::string::npos ? end : end - index - 1);
 }
 
+// Whether every transport in a list like "tcp/lo, tcp/eth0" is TCP.
+bool tcp_only(const std::string& transports) {
+  for (std::size_t at = 0; at != std::string::npos; at = transports.find(", ", at)) {
+    if (at > 0) at += 2;
+    if (transports.compare(at, 4, "tcp/") != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Status UcxTransport::open(ArrivalHandler handler, const UcxOptions& options, std::string& why) {
@@ -112,7 +121,7 @@ Status UcxTransport::open(ArrivalHandler handler, const UcxOptions& options, std
   owner_ = getpid();
   handler_ = handler;
   log_ = options.log;
-  eager_limit_ = options.eager_limit != 0 ? options.eager_limit : default_eager_limit;
+  eager_limit_ = options.eager_limit;
   Status status = make_context(options, why);
   if (status == Status::ok) status = make_worker(why);
   if (status == Status::ok) status = prepare_worker(options, why);
@@ -229,7 +238,7 @@ void UcxTransport::close_endpoints() {
 UcxTransport::Peer UcxTransport::connect(const void* address, std::size_t bytes) {
   const auto* const first = static_cast<const std::byte*>(address);
   try {
-    processes_.push_back({{first, first + bytes}, nullptr});
+    processes_.push_back({{first, first + bytes}, nullptr, 0});
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
@@ -243,8 +252,14 @@ Status UcxTransport::make_endpoint(Process& peer) {
   params.address = reinterpret_cast<const ucp_address_t*>(peer.address.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_NONE;
   const ucs_status_t status = ucp_ep_create(worker_, &params, &peer.endpoint);
-  if (status != UCS_OK) peer.endpoint = nullptr;
-  return translate(status);
+  if (status != UCS_OK) {
+    peer.endpoint = nullptr;
+    return translate(status);
+  }
+  peer.eager_limit = eager_limit_;
+  if (eager_limit_ == 0)
+    peer.eager_limit = tcp_only(describe(&peer)) ? tcp_eager_limit : default_eager_limit;
+  return Status::ok;
 }
 
 Status UcxTransport::send(Peer peer, TransportOp& op, const void* data, std::size_t bytes) {
@@ -255,7 +270,7 @@ Status UcxTransport::send(Peer peer, TransportOp& op, const void* data, std::siz
   ucp_request_param_t param;
   param.op_attr_mask =
       UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
-  param.flags = bytes <= eager_limit_ ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
+  param.flags = bytes <= peer->eager_limit ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
   param.cb.send = complete;
   param.user_data = &op;
 

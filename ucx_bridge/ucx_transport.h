@@ -24,7 +24,7 @@ struct ucp_worker;
 namespace gpuar {
 
 struct UcxOptions {
-  std::size_t eager_limit = 0;  // bytes up to which a message is eager; 0: measured default
+  std::size_t eager_limit = 0;  // bytes up to which a message is eager; 0: measured defaults
   bool wakeup = false;          // event_fd() and arm() are wanted (a progress thread)
   void (*log)(const char* line) = nullptr;  // one line of trouble, no newline
 };
@@ -35,6 +35,7 @@ class UcxTransport {
   struct Process {
     std::vector<std::byte> address;
     ucp_ep* endpoint = nullptr;
+    std::size_t eager_limit = 0;
   };
   using Peer = Process*;
 
@@ -48,6 +49,15 @@ class UcxTransport {
   // 8 KiB is also what one fragment carries; longer eager messages are put together in a block that
   // UCX allocates. All eager data from about 100 bytes on can be held, so it need not be copied.
   static constexpr std::size_t default_eager_limit = std::size_t{8} << 10;
+
+  // The same to a process that only TCP reaches: a rendezvous costs a round trip more there.
+  //
+  //   KiB          1     4     8     16    32    64    128   256   384   512
+  //   eager        3.8   4.5   5.2   6.7   9.3   18.7  30.5  50.9  75.4  111
+  //   rendezvous   28.8  27.4  28.1  30.0  31.7  37.8  46.2  59.0  73.8  90.9
+  //
+  // Below where the two meet, because a late receiver keeps what is eager in its memory.
+  static constexpr std::size_t tcp_eager_limit = std::size_t{64} << 10;
 
   UcxTransport() = default;
   ~UcxTransport() { close(); }
@@ -90,7 +100,6 @@ class UcxTransport {
   int event_fd() const { return event_fd_; }
   Status arm();
 
-  std::size_t eager_limit() const { return eager_limit_; }
   std::uint64_t messages_sent() const { return messages_sent_; }
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
@@ -112,8 +121,8 @@ class UcxTransport {
   ucp_context* context_ = nullptr;
   ucp_worker* worker_ = nullptr;
   ArrivalHandler handler_;
-  std::size_t eager_limit_ = default_eager_limit;
-  void* delivering_ = nullptr;  // data of the arrival whose handler is running, if not released
+  std::size_t eager_limit_ = 0;  // as asked for; 0: by what reaches the peer
+  void* delivering_ = nullptr;   // data of the arrival whose handler is running, if not released
   std::uint64_t messages_sent_ = 0;
   std::uint64_t bytes_sent_ = 0;
   std::uint64_t refused_ = 0;

@@ -12,9 +12,31 @@
 using namespace gpuar;
 using namespace gpuar::test;
 
+namespace {
+
+// Chooses UCX's transports for as long as it lives.
+class UcxTls {
+ public:
+  explicit UcxTls(const char* transports) {
+    const char* const before = std::getenv("UCX_TLS");
+    if (before != nullptr) before_ = before;
+    setenv("UCX_TLS", transports, 1);
+  }
+  UcxTls(const UcxTls&) = delete;
+  UcxTls& operator=(const UcxTls&) = delete;
+  ~UcxTls() { before_.empty() ? unsetenv("UCX_TLS") : setenv("UCX_TLS", before_.c_str(), 1); }
+
+ private:
+  std::string before_;
+};
+
+}  // namespace
+
 TEST_CASE("ucx transport: all sizes arrive whole, eager and rendezvous", "[ucx]") {
-  Pair pair;
-  const std::size_t limit = pair.a.transport.eager_limit();
+  const std::size_t limit = GENERATE(as<std::size_t>(), 1, 8192, 20000);
+  UcxOptions options;
+  options.eager_limit = limit;
+  Pair pair(options);
   const std::vector<std::size_t> sizes = {
       0,    1,    3,    8,    31,        64,    92,        100,   1000,     2048,
       8000, 8192, 8256, 9000, limit - 1, limit, limit + 1, 65536, 1u << 20, 4u << 20};
@@ -35,6 +57,34 @@ TEST_CASE("ucx transport: all sizes arrive whole, eager and rendezvous", "[ucx]"
   }
   CHECK(pair.a.transport.messages_sent() == sizes.size());
   CHECK(pair.a.transport.bytes_sent() == receiver.bytes);
+}
+
+TEST_CASE("ucx transport: the eager limit follows what reaches the peer", "[ucx]") {
+  {
+    const UcxTls tls("tcp,self");
+    Pair pair;
+    pair.a.send(0, UcxTransport::tcp_eager_limit);
+    pair.a.send(1, UcxTransport::tcp_eager_limit + 1);
+    auto& receiver = pair.b.receiver;
+    REQUIRE(pair.until([&] { return receiver.arrived == 2; }));
+    CHECK(UcxTransport::describe(pair.a.peer).rfind("tcp/", 0) == 0);
+    CHECK(receiver.rendezvous == 1);
+    receiver.finish_kept_last_first();
+    REQUIRE(pair.until([&] { return pair.a.sends_over() && receiver.fetches_over(); }));
+    CHECK(receiver.wrong == 0);
+    CHECK(receiver.fetches_right());
+  }
+  {
+    const UcxTls tls("shm,self");
+    Pair pair;
+    pair.a.send(0, UcxTransport::default_eager_limit);
+    pair.a.send(1, UcxTransport::default_eager_limit + 1);
+    auto& receiver = pair.b.receiver;
+    REQUIRE(pair.until([&] { return receiver.arrived == 2; }));
+    CHECK(receiver.rendezvous == 1);
+    receiver.finish_kept_last_first();
+    REQUIRE(pair.until([&] { return pair.a.sends_over() && receiver.fetches_over(); }));
+  }
 }
 
 TEST_CASE("ucx transport: headers arrive unchanged, compact or not", "[ucx]") {
@@ -222,12 +272,11 @@ TEST_CASE("ucx transport: closed, it opens again; never opened, it closes", "[uc
 }
 
 TEST_CASE("ucx transport: a UCX without transports is refused with a sentence", "[ucx]") {
-  setenv("UCX_TLS", "nonesuch", 1);
+  const UcxTls tls("nonesuch");
   Receiver receiver;
   UcxTransport transport;
   std::string why;
   const Status status = transport.open(receiver.handler(), {}, why);
-  unsetenv("UCX_TLS");
   CHECK(status != Status::ok);
   CHECK(why.find("UCX_TLS") != std::string::npos);
 }
