@@ -1,4 +1,5 @@
-// After warm-up a call allocates nothing, in none of the three forms, on any rank.
+// After warm-up a call allocates nothing, in none of the three forms, on any rank. UCX's own pools
+// grow when more messages are under way than ever before; that is counted apart and must be rare.
 #include <algorithm>
 
 #include "count_allocations.h"
@@ -17,13 +18,14 @@ constexpr std::size_t counts[] = {1, 500, 4000, 100000};
 template <class Call>
 void count_per_call(Case& c, Form form, std::size_t count, Call call) {
   for (int i = 0; i < warm_up_calls; ++i) call();
-  MPI_Barrier(c.comm);
   start_counting_allocations();
   for (int i = 0; i < counted_calls; ++i) call();
   const unsigned long allocations = stop_counting_allocations();
   if (allocations != 0 && !c.failed()) print_first_allocation();
   c.expect(allocations == 0, name_of(form), ", count ", count, ": ", allocations,
            " allocations in ", counted_calls, " calls");
+  c.expect(allocations_of_ucx() <= counted_calls / 10, name_of(form), ", count ", count,
+           ": UCX made ", allocations_of_ucx(), " allocations in ", counted_calls, " calls");
 }
 
 void blocking(Case& c) {
