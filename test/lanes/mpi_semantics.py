@@ -123,8 +123,8 @@ def huge(case):
 @lane(gpuar=True)
 def mpi_finalize():
     "MPI_Finalize right after a call, many times"
-    yield "2 ranks, 10 times", lambda: finalize(2, 10)
-    yield "4 ranks, 30 times", lambda: finalize(4, 30)
+    yield "2 ranks, 5 times", lambda: finalize(2, 5)
+    yield "4 ranks, 25 times", lambda: finalize(4, 25)
 
 
 def finalize(ranks, times):

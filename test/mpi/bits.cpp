@@ -136,7 +136,7 @@ void equal_on_every_rank(Case& c) {
 
 // The same call twenty times, with ranks that come late by random times.
 void equal_at_every_call(Case& c) {
-  for (const std::size_t count : {std::size_t{3}, std::size_t{1000}, std::size_t{70000}}) {
+  for (const std::size_t count : {counts()[1], counts()[3], counts().back()}) {
     for (const Form form : all_forms) {
       const Kind kind{"MPI_FLOAT", MPI_FLOAT, "MPI_SUM", MPI_SUM};
       std::string first;

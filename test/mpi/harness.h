@@ -9,6 +9,7 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -92,6 +93,20 @@ constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b, std::uint64_t c = 
 }
 
 double now_seconds();
+
+// Repeats a call in blocks and returns the mean time of a call, in microseconds, of the block at
+// `quantile` of all blocks: 0.5 is the median; a low one sees little of what else the machine does.
+template <class Call>
+double microseconds_per_call(long blocks, long calls, double quantile, Call call) {
+  std::vector<double> means;
+  for (long block = 0; block < blocks; ++block) {
+    const double begin = now_seconds();
+    for (long i = 0; i < calls; ++i) call();
+    means.push_back((now_seconds() - begin) / static_cast<double>(calls) * 1e6);
+  }
+  std::sort(means.begin(), means.end());
+  return means[static_cast<std::size_t>(quantile * static_cast<double>(means.size() - 1))];
+}
 void sleep_seconds(double seconds);
 
 // Memory for `bytes`, `shift` bytes off alignment, between guard words.

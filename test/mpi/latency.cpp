@@ -1,6 +1,5 @@
-// Times that a lane compares between gpuar and stock Open MPI: `MICROSECONDS name value`, the
-// median of blocks, from rank 0.
-#include <algorithm>
+// Times that a lane compares between gpuar and stock Open MPI: `MICROSECONDS name value`, from rank
+// 0.
 #include <cstdio>
 
 #include "harness.h"
@@ -8,22 +7,6 @@
 using namespace mpitest;
 
 namespace {
-
-// The median over blocks of the mean time of a call in a block.
-template <class Call>
-double median_microseconds(Call call) {
-  const long blocks = option("blocks", 41);
-  const long calls = option("calls", 200);
-  for (long i = 0; i < calls; ++i) call();
-  std::vector<double> means;
-  for (long block = 0; block < blocks; ++block) {
-    const double begin = now_seconds();
-    for (long i = 0; i < calls; ++i) call();
-    means.push_back((now_seconds() - begin) / static_cast<double>(calls) * 1e6);
-  }
-  std::nth_element(means.begin(), means.begin() + blocks / 2, means.end());
-  return means[static_cast<std::size_t>(blocks / 2)];
-}
 
 void print(const Case& c, const char* name, double microseconds) {
   if (c.rank == 0) std::printf("MICROSECONDS %s %.3f\n", name, microseconds);
@@ -41,7 +24,7 @@ void ping_pong(Case& c) {
       MPI_Send(&message, 1, MPI_DOUBLE, 0, 1, c.comm);
     }
   };
-  print(c, "ping_pong", median_microseconds(there_and_back));
+  print(c, "ping_pong", microseconds_per_call(100, 200, 0.1, there_and_back));
 }
 
 // gpuar has been used before, and is idle now.
@@ -56,8 +39,8 @@ void ping_pong_after_a_call(Case& c) {
 void eight_bytes(Case& c) {
   double in = 1;
   double out = 0;
-  print(c, "allreduce",
-        median_microseconds([&] { MPI_Allreduce(&in, &out, 1, MPI_DOUBLE, MPI_SUM, c.comm); }));
+  const auto call = [&] { MPI_Allreduce(&in, &out, 1, MPI_DOUBLE, MPI_SUM, c.comm); };
+  print(c, "allreduce", microseconds_per_call(41, 100, 0.5, call));
   c.expect(out == c.size, "wrong sum");
 }
 

@@ -1,0 +1,84 @@
+"""Ranks that are set up differently: all decline, one line says who and what, stock goes on."""
+
+from lanes import lane, mpi, mpi_semantics, require
+
+PROGRAM = mpi_semantics.PROGRAMS / "buffers"
+CASES = ["counts=100", "every_count", "fewer_elements_than_ranks"]
+
+
+def lanes():
+    return {"mpi_agreement": mpi_agreement}
+
+
+@lane()
+def mpi_agreement():
+    "gpuar missing, or set up differently, on one rank: everyone declines, nothing hangs"
+    yield "gpuar excluded on rank 1", lambda: excluded(1)
+    yield "gpuar excluded on rank 0", lambda: excluded(0)
+    yield "gpuar not installed on rank 2", not_installed
+    yield (
+        "another segment size on rank 1",
+        lambda: differing(1, {"OMPI_MCA_coll_gpuar_segment_size": 12345}, "segment_size"),
+    )
+    yield (
+        "another algorithm on rank 0",
+        lambda: differing(0, {"OMPI_MCA_coll_gpuar_algorithm": "ring"}, "algorithm"),
+    )
+    yield (
+        "reproducible on rank 2",
+        lambda: differing(2, {"OMPI_MCA_coll_gpuar_reproducible": 1}, "reproducible"),
+    )
+    yield "UCX unable on rank 1", lambda: differing(1, {"UCX_TLS": "nonsense"}, "UCX")
+    yield "UCX unable on rank 0", lambda: differing(0, {"UCX_TLS": "nonsense"}, "UCX")
+
+
+def run_with_one_different(odd_rank, settings):
+    """Three ranks of one job; the settings are in the environment of one of them alone."""
+    assignments = [f"{name}={value}" for name, value in settings.items()]
+    script = f'[ "$OMPI_COMM_WORLD_RANK" = {odd_rank} ] && exec env {" ".join(assignments)} "$@"; exec "$@"'
+    argv = ["sh", "-c", script, "sh", PROGRAM, *CASES, "limit=30"]
+    mca = {"mpi_yield_when_idle": 1, "coll_gpuar_verbose": 1, "coll": None}
+    result = mpi.mpirun(3, argv, mca=mca, timeout=60)
+    mpi.succeed(result, "the program")
+    return result
+
+
+def check_declined(result, odd_rank, item, loaded):
+    """The ranks that have gpuar served nothing and counted a fallback each; of the lines about the
+    odd rank exactly one speaks of MPI_COMM_WORLD, and it names rank, host and item."""
+    counters = mpi.counters(result.output)
+    require(sorted(counters) == loaded, f"counters of {sorted(counters)}\n{result.tail()}")
+    for rank, count in counters.items():
+        served = count["blocking"] + count["nonblocking"] + count["persistent"]
+        require(served == 0, f"rank {rank} served {served} calls\n{result.tail()}")
+        require(count["fallbacks"] >= 1, f"rank {rank} counted no fallback\n{result.tail()}")
+    lines = [
+        line
+        for line in result.output.splitlines()
+        if line.startswith("gpuar:") and "counters" not in line and "MPI_COMM_WORLD" in line
+    ]
+    require(len(lines) == 1, f"{len(lines)} lines instead of one\n" + "\n".join(lines))
+    for word in (f"rank {odd_rank}", host(), item):
+        require(word in lines[0], f"the line does not say {word!r}\n{lines[0]}")
+
+
+def host():
+    import socket
+
+    return socket.gethostname()
+
+
+def excluded(odd_rank):
+    result = run_with_one_different(odd_rank, {"OMPI_MCA_coll": "^gpuar"})
+    check_declined(result, odd_rank, "gpuar", [rank for rank in range(3) if rank != odd_rank])
+
+
+def not_installed():
+    stock = {"OMPI_MCA_mca_base_component_path": mpi.stock_component_dir()}
+    result = run_with_one_different(2, stock)
+    check_declined(result, 2, "gpuar", [0, 1])
+
+
+def differing(odd_rank, settings, item):
+    result = run_with_one_different(odd_rank, settings)
+    check_declined(result, odd_rank, item, [0, 1, 2])

@@ -1,0 +1,56 @@
+"""Times that gpuar must not spoil, and allocations it must not make. Interleaved with stock Open MPI,
+because a busy or changing machine moves both."""
+
+import os
+import statistics
+
+from lanes import lane, mpi, mpi_semantics, require
+
+ROUNDS = 5
+NOISE_MICROSECONDS = 0.05
+
+
+def lanes():
+    return {"mpi_times": mpi_times, "mpi_allocations": mpi_allocations}
+
+
+@lane()
+def mpi_times():
+    "ping-pong, communicators' lives and crowded cores: compared with stock Open MPI"
+    yield "ping-pong with gpuar loaded", lambda: compare(2, "latency", "ping_pong", 1.05)
+    yield "ping-pong with gpuar idle", lambda: compare(2, "latency", "ping_pong_after_a_call", 1.05)
+    yield "dup, two calls, free", lambda: compare(2, "communicators", "thousands_of_short_lives", 1.25)
+    crowd = 2 * len(os.sched_getaffinity(0))
+    yield f"8 bytes, {crowd} ranks on half the cores", lambda: compare(crowd, "latency", "eight_bytes", 2.0)
+
+
+def microseconds(ranks, program, case, component):
+    argv = [mpi_semantics.PROGRAMS / program, case, "lives=1500"]
+    result = mpi.succeed(mpi.mpirun(ranks, argv, component), f"{component} {program}")
+    for line in result.output.splitlines():
+        if line.startswith("MICROSECONDS"):
+            return float(line.split()[-1])
+    require(False, f"no time printed\n{result.tail()}")
+
+
+def compare(ranks, program, case, bound):
+    """Pairs of runs, one with gpuar and one without, in turn first; the median ratio is judged."""
+    ratios = []
+    for turn in range(ROUNDS):
+        order = ["gpuar", "stock"] if turn % 2 == 0 else ["stock", "gpuar"]
+        times = {component: microseconds(ranks, program, case, component) for component in order}
+        ratios.append((times["gpuar"] - NOISE_MICROSECONDS) / times["stock"])
+    ratio = statistics.median(ratios)
+    listed = ", ".join(f"{value:.2f}" for value in ratios)
+    require(ratio <= bound, f"gpuar takes {ratio:.2f} of stock's time, bound {bound} ({listed})")
+
+
+@lane(gpuar=True)
+def mpi_allocations():
+    "no allocation per call after warm-up, in any form"
+    for form in ("blocking", "nonblocking", "persistent"):
+        yield form, lambda form=form: allocations(form)
+
+
+def allocations(form):
+    mpi_semantics.run_program("allocations", 2, ["counter_counts", form])
