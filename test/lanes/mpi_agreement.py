@@ -1,5 +1,7 @@
 """Ranks that are set up differently: all decline, one line says who and what, stock goes on."""
 
+import socket
+
 from lanes import lane, mpi, mpi_semantics, require
 
 PROGRAM = mpi_semantics.PROGRAMS / "buffers"
@@ -43,9 +45,9 @@ def run_with_one_different(odd_rank, settings):
     return result
 
 
-def check_declined(result, odd_rank, item, loaded):
-    """The ranks that have gpuar served nothing and counted a fallback each; of the lines about the
-    odd rank exactly one speaks of MPI_COMM_WORLD, and it names rank, host and item."""
+def check_declined(result, words, loaded):
+    """The ranks that have gpuar served nothing and counted a fallback each, and exactly one line
+    speaks of MPI_COMM_WORLD: it has the words."""
     counters = mpi.counters(result.output)
     require(sorted(counters) == loaded, f"counters of {sorted(counters)}\n{result.tail()}")
     for rank, count in counters.items():
@@ -58,27 +60,22 @@ def check_declined(result, odd_rank, item, loaded):
         if line.startswith("gpuar:") and "counters" not in line and "MPI_COMM_WORLD" in line
     ]
     require(len(lines) == 1, f"{len(lines)} lines instead of one\n" + "\n".join(lines))
-    for word in (f"rank {odd_rank}", host(), item):
+    for word in words:
         require(word in lines[0], f"the line does not say {word!r}\n{lines[0]}")
-
-
-def host():
-    import socket
-
-    return socket.gethostname()
 
 
 def excluded(odd_rank):
     result = run_with_one_different(odd_rank, {"OMPI_MCA_coll": "^gpuar"})
-    check_declined(result, odd_rank, "gpuar", [rank for rank in range(3) if rank != odd_rank])
+    loaded = [rank for rank in range(3) if rank != odd_rank]
+    check_declined(result, [f"rank {odd_rank}", "gpuar is not loaded"], loaded)
 
 
 def not_installed():
     stock = {"OMPI_MCA_mca_base_component_path": mpi.stock_component_dir()}
     result = run_with_one_different(2, stock)
-    check_declined(result, 2, "gpuar", [0, 1])
+    check_declined(result, ["rank 2", "gpuar is not loaded"], [0, 1])
 
 
 def differing(odd_rank, settings, item):
     result = run_with_one_different(odd_rank, settings)
-    check_declined(result, odd_rank, item, [0, 1, 2])
+    check_declined(result, [f"rank {odd_rank}", socket.gethostname(), item], [0, 1, 2])

@@ -181,6 +181,7 @@ void documented_association(Case& c) {
       std::vector<T> expected(count);
       for (std::size_t i = 0; i < count; ++i) {
         std::vector<T> ranks;
+        ranks.reserve(static_cast<std::size_t>(c.size));
         for (int rank = 0; rank < c.size; ++rank) {
           ranks.push_back(random_number<T>(c.seed, rank, i));
         }

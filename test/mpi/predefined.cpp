@@ -113,10 +113,12 @@ T sparse_integer(int rank, std::size_t i) {
 template <class T>
 void arithmetic(Case& c, const NamedType& type) {
   const auto sum = [](T a, T b) {
-    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+    const std::uint64_t wrapped = static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b);
+    return static_cast<T>(wrapped);
   };
   const auto product = [](T a, T b) {
-    return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+    const std::uint64_t wrapped = static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b);
+    return static_cast<T>(wrapped);
   };
   const auto least = [](T a, T b) { return b < a ? b : a; };
   const auto greatest = [](T a, T b) { return a < b ? b : a; };

@@ -24,7 +24,7 @@ Matrix value_of(std::uint64_t seed, int rank, std::size_t i) {
 }
 
 Matrix multiply(const Matrix& a, const Matrix& b) {
-  const auto entry = [&](int row, int column) {
+  const auto entry = [&](std::size_t row, std::size_t column) {
     const std::int64_t sum =
         std::int64_t{a[2 * row]} * b[column] + std::int64_t{a[2 * row + 1]} * b[2 + column];
     return static_cast<std::int32_t>(sum % prime);
