@@ -62,9 +62,11 @@ def refused(option, value, text):
 
 
 def side_by_side():
-    argv = [ROOT / "bench" / "run", "--rounds", 1, "--sizes", "8:256K:32", "--min-time", "0.002"]
+    sizes = "8,2K,256K"
+    argv = [ROOT / "bench" / "run", "--rounds", 1, "--sizes", sizes, "--min-time", "0.002"]
     result = mpi.succeed(mpi.run(argv, timeout=300, cwd="/"), "bench/run")
     for form in FORMS:
         require(f"\n{form}\n" in result.output, f"no table of {form}\n{result.tail()}")
     rows = [line for line in result.output.splitlines() if line.endswith("  gpuar")]
-    require(len(rows) == 9, f"{len(rows)} rows served by gpuar\n{result.tail()}")
+    expected = len(FORMS) * len(sizes.split(","))
+    require(len(rows) == expected, f"{len(rows)} rows served by gpuar\n{result.tail()}")
