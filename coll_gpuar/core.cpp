@@ -22,6 +22,7 @@ void tell(char* why, std::size_t bytes, const std::string& text) {
 gpuar::WireParameters wire_parameters(const gpuar_params& params) {
   gpuar::WireParameters wire;
   wire.algorithm = params.algorithm ? params.algorithm : "auto";
+  wire.priority = params.priority;
   wire.segment_size = params.segment_size;
   wire.pipeline_depth = params.pipeline_depth;
   wire.reproducible = params.reproducible;

@@ -13,7 +13,7 @@ namespace {
 //     u32 magic   u16 protocol   u16 size of the whole record   text version   text host
 //   then, in this protocol:
 //     text refusal
-//     text algorithm   u64 segment_size   i32 pipeline_depth   u8 reproducible   text
+//     i32 priority   text algorithm   u64 segment_size   i32 pipeline_depth   u8 reproducible text
 //     test_node_size u64 host_id   i32 package   i32 numa   i32 core   i32 threads   i32
 //     host_threads
 constexpr std::uint32_t magic = 0x72617067;  // "gpar"
@@ -21,7 +21,7 @@ constexpr std::size_t size_offset = 6;
 constexpr std::size_t version_limit = 32;
 constexpr std::size_t text_limit = 64;  // host names (as Linux has it) and parameters
 constexpr std::size_t refusal_limit = 160;
-static_assert(8 + (1 + version_limit) + 3 * (1 + text_limit) + (1 + refusal_limit) + 13 + 28 <=
+static_assert(8 + (1 + version_limit) + 3 * (1 + text_limit) + (1 + refusal_limit) + 17 + 28 <=
               record_capacity);
 
 bool is_control(char c) {
@@ -138,6 +138,7 @@ std::optional<Record> read(std::span<const std::uint8_t> bytes) {
   if (record.protocol != wire_protocol) return record;
 
   record.refusal = in.text(refusal_limit);
+  record.parameters.priority = in.number<std::int32_t>();
   record.parameters.algorithm = in.text(text_limit);
   record.parameters.segment_size = in.number<std::uint64_t>();
   record.parameters.pipeline_depth = in.number<std::int32_t>();
@@ -200,6 +201,7 @@ std::string difference(const Record& first, std::size_t rank, const Record& othe
                std::to_string(other.protocol), reinstall);
   const WireParameters& a = first.parameters;
   const WireParameters& b = other.parameters;
+  compare.parameter("priority", std::to_string(a.priority), std::to_string(b.priority));
   compare.parameter("algorithm", a.algorithm, b.algorithm);
   compare.parameter("segment_size", std::to_string(a.segment_size), std::to_string(b.segment_size));
   compare.parameter("pipeline_depth", std::to_string(a.pipeline_depth),
@@ -233,6 +235,7 @@ std::size_t encode(const Record& record, RecordBytes& out) {
 
   const std::string problem = record.refusal.empty() ? misfit(record.parameters) : record.refusal;
   to.text(problem, refusal_limit);
+  to.number(record.parameters.priority);
   to.text(record.parameters.algorithm, text_limit);
   to.number(record.parameters.segment_size);
   to.number(record.parameters.pipeline_depth);

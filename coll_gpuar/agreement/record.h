@@ -20,6 +20,7 @@ constexpr std::uint16_t wire_protocol = 1;
 // Parameters that shape what crosses the wire. Their values are published, not a hash of them, so
 // that a difference can be named.
 struct WireParameters {
+  std::int32_t priority = 0;  // decides whether gpuar or another component serves a call
   std::string algorithm = "auto";
   std::uint64_t segment_size = 0;
   std::int32_t pipeline_depth = 0;

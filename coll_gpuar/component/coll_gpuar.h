@@ -15,7 +15,6 @@ enum { COLL_GPUAR_WHY_BYTES = 512 };
 /* The state of the component in this process. */
 typedef struct coll_gpuar_state {
   gpuar_params params;
-  int priority;
   bool print_counters;
 
   bool open;

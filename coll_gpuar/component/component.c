@@ -1,6 +1,7 @@
 /* The component as Open MPI loads it: parameters, performance variables, open and close. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -24,16 +25,16 @@ static void add(const char* name, mca_base_var_type_t type, mca_base_var_info_lv
 static void register_parameters(void) {
   gpuar_params* params = &coll_gpuar.params;
   *params = (gpuar_params){
+      .priority = 85,
       .algorithm = "auto",
       .spin = 1000,
       .test_node_size = "",
       .test_fault = "",
       .log = coll_gpuar_log,
   };
-  coll_gpuar.priority = 85;
   coll_gpuar.print_counters = false;
 
-  add("priority", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_6, &coll_gpuar.priority,
+  add("priority", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_6, &params->priority,
       "Priority among coll components, a number (default: 85, above Open MPI's own staging of GPU "
       "buffers at 78). Must be the same on all ranks");
   add("algorithm", MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_3, &params->algorithm,
@@ -94,7 +95,30 @@ static void register_counters(void) {
   count("messages_sent", &counters->messages_sent, "Messages handed to UCX");
 }
 
+/* Open MPI's own name of the release that this component was compiled for. Several of a user's Open
+ * MPI builds may search the folder in which it lies. */
+char coll_gpuar_built_for[] = GPUAR_OPEN_MPI_RELEASE;
+
+static bool is_for_this_open_mpi(void) {
+  char running[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  (void)MPI_Get_library_version(running, &length);
+  if (0 == strncmp(running, coll_gpuar_built_for, strlen(coll_gpuar_built_for))) return true;
+  const char* rank = getenv("OMPI_COMM_WORLD_RANK");
+  if (NULL != rank && 0 != strcmp(rank, "0")) return false;
+  running[strcspn(running, ",")] = '\0';
+  char line[COLL_GPUAR_WHY_BYTES];
+  snprintf(
+      line, sizeof line,
+      "gpuar: not used: this component was built for %.32s, and this is %.64s; build gpuar for "
+      "it, or leave it out with --mca coll ^gpuar",
+      coll_gpuar_built_for, running);
+  coll_gpuar_log(line);
+  return false;
+}
+
 static int register_component(void) {
+  if (!is_for_this_open_mpi()) return OPAL_ERR_NOT_AVAILABLE;
   static bool registering; /* completing the include list registers the components once more */
   if (registering) return OMPI_SUCCESS;
   registering = true;

@@ -106,7 +106,7 @@ mca_coll_base_module_t* coll_gpuar_comm_query(ompi_communicator_t* comm, int* pr
   module->super.coll_iallreduce = coll_gpuar_iallreduce;
   module->super.coll_allreduce_init = coll_gpuar_allreduce_init;
   coll_gpuar_begin_service();
-  *priority = coll_gpuar.priority;
+  *priority = coll_gpuar.params.priority;
   return &module->super;
 }
 

@@ -38,6 +38,12 @@
 extern bool ompi_mpi_yield_when_idle;
 #endif
 
+/* "Open MPI v4.1.": how MPI_Get_library_version begins in every release that this build fits. */
+#define GPUAR_TEXT_OF(number) #number
+#define GPUAR_RELEASE_OF(major, minor) \
+  "Open MPI v" GPUAR_TEXT_OF(major) "." GPUAR_TEXT_OF(minor) "."
+#define GPUAR_OPEN_MPI_RELEASE GPUAR_RELEASE_OF(OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION)
+
 /* --- The coll interface ----------------------------------------------------------------------- */
 
 #if OMPI_MAJOR_VERSION < 5

@@ -14,7 +14,7 @@ namespace {
 Record sample(const std::string& host = "a") {
   Record record;
   record.version = "1.2.3";
-  record.parameters = {"ring", 65536, 4, true, "1,3"};
+  record.parameters = {85, "ring", 65536, 4, true, "1,3"};
   record.place = {host, 0xfedcba9876543210, 1, 3, 17, 8, 64};
   return record;
 }
@@ -185,6 +185,7 @@ TEST_CASE("every difference is named with both values, ranks and hosts", "[agree
       {"version", "1.2.3", "1.2.4", [](Record& r) { r.version = "1.2.4"; }},
       {"protocol", std::to_string(wire_protocol), std::to_string(wire_protocol + 7),
        [](Record& r) { r.protocol += 7; }},
+      {"coll_gpuar_priority", "85", "90", [](Record& r) { r.parameters.priority = 90; }},
       {"coll_gpuar_algorithm", "ring", "tree", [](Record& r) { r.parameters.algorithm = "tree"; }},
       {"coll_gpuar_segment_size", "65536", "131072",
        [](Record& r) { r.parameters.segment_size = 131072; }},

@@ -1,5 +1,6 @@
 """Installing and removing, without touching the system."""
 
+import re
 import tempfile
 from pathlib import Path
 
@@ -17,6 +18,7 @@ def install():
     "meson install and uninstall; Open MPI sees the component and its parameters"
     yield "component_dir", component_dir
     yield "DESTDIR", destdir
+    yield "a component built for another Open MPI", foreign
     yield "ompi_info: every parameter has unit and default", parameters.have_help
     yield "docs/parameters.md is that of ompi_info", parameters.are_documented
 
@@ -46,6 +48,23 @@ def component_dir():
     mpi.served(2, argv, env=env)
     succeed("ninja", "-C", OWN_BUILD, "uninstall")
     require(not files(components) and not files(prefix), "uninstall left files behind")
+
+
+def foreign():
+    """In a folder that several Open MPI builds search: one line says so, and stock goes on."""
+    image = (BUILD / "mca_coll_gpuar.so").read_bytes()
+    built_for = re.findall(rb"Open MPI v\d\.\d\.\0", image)
+    require(len(built_for) == 1, f"the component says that it was built for {built_for}")
+    with tempfile.TemporaryDirectory() as name:
+        other = Path(name) / "mca_coll_gpuar.so"
+        other.write_bytes(image.replace(built_for[0], b"Open MPI v9.9.\0"))
+        env = {"OMPI_MCA_mca_base_component_path": f"{name}:{mpi.stock_component_dir()}"}
+        argv = [BUILD / "bench" / "gpuar_bench", "--sizes", "8,64K", "--iterations", 3]
+        result = mpi.mpirun(2, argv, mca={"coll": None, "coll_gpuar_counters": None}, env=env)
+    mpi.succeed(result)
+    lines = [line for line in result.output.splitlines() if line.startswith("gpuar: ")]
+    require(len(lines) == 1 and "built for Open MPI v9.9." in lines[0], f"it said {lines}")
+    require("other\n" in result.output and "gpuar\n" not in result.output, result.tail())
 
 
 def destdir():
