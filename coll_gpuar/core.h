@@ -32,7 +32,7 @@ typedef struct gpuar_call gpuar_call; /* one nonblocking call, or a persistent r
 /* Everything a user can set. Those marked * shape the wire: they are hashed into the published
  * record and must agree between ranks. */
 typedef struct gpuar_params {
-  int priority; /* * among Open MPI's components; the core only publishes it */
+  int priority;          /* * among Open MPI's components; the core only publishes it */
   const char* algorithm; /* * "auto" or a name */
   size_t segment_size;   /* * bytes per segment; 0: chosen by the cost model */
   int pipeline_depth;    /* * segments in flight; 0: chosen */

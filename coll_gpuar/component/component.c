@@ -110,7 +110,7 @@ static bool is_for_this_open_mpi(void) {
   char line[COLL_GPUAR_WHY_BYTES];
   snprintf(
       line, sizeof line,
-      "gpuar: not used: this component was built for %.32s, and this is %.64s; build gpuar for "
+      "gpuar: not used: this component was built for %.32sx, and this is %.64s; build gpuar for "
       "it, or leave it out with --mca coll ^gpuar",
       coll_gpuar_built_for, running);
   coll_gpuar_log(line);

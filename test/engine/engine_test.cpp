@@ -73,7 +73,7 @@ TEST_CASE("more calls outstanding than the window, finished in any order", "[eng
   const std::uint64_t seed = std::random_device{}();
   INFO("seed " << seed);
   constexpr Rank size = 3;
-  constexpr std::size_t outstanding = 3 * window + 5;
+  constexpr std::size_t outstanding = std::size_t{3} * window + 5;
   EngineWorld world(size, seed);
   world.add_all_ranks();
   std::vector<std::vector<Call>> calls(size);
@@ -113,7 +113,7 @@ TEST_CASE("the sequence number may wrap", "[engine]") {
   std::vector<std::vector<Call>> calls(size);
   CallOptions options = basic("direct", 3);
   for (Rank rank = 0; rank < size; ++rank) {
-    auto& row = calls[static_cast<std::size_t>(rank)] = std::vector<Call>(3 * window);
+    auto& row = calls[static_cast<std::size_t>(rank)] = std::vector<Call>(std::size_t{3} * window);
     for (Call& call : row) {
       world.bind(rank, call, options, MessageKind::call);
       world.engine(rank).start(*call.run);
@@ -137,7 +137,8 @@ TEST_CASE("persistent requests start in another order on each rank, with new dat
   const std::uint64_t seed = std::random_device{}();
   INFO("seed " << seed);
   constexpr Rank size = 4;
-  constexpr std::size_t requests = 2 * window + 1;  // more than a window would let through
+  constexpr std::size_t requests =
+      std::size_t{2} * window + 1;  // more than a window would let through
   EngineWorld world(size, seed);
   world.add_all_ranks();
   CallOptions options = basic("rabenseifner", 9);
