@@ -234,7 +234,7 @@ int gpuar_comm_create(gpuar_core* core, const gpuar_comm_desc* desc, gpuar_comm*
     std::vector<const gpuar::ProcessPlace*> places(size);
     for (std::size_t i = 0; i < size; ++i) {
       const gpuar_member& member = core->member(*desc->directory, desc->processes[i]);
-      records[i] = member.published ? &member.record : nullptr;
+      records[i] = &member.record;
       places[i] = &member.record.place;
       if (!member.published) break;  // one is enough, and each may cost seconds to ask for
     }

@@ -93,6 +93,8 @@ size_t gpuar_refusal(const gpuar_params* params, const char* why, uint8_t out[GP
 typedef struct gpuar_directory {
   size_t (*record)(void* context, uint64_t process, void* out, size_t capacity);
   size_t (*address)(void* context, uint64_t process, void* out, size_t capacity);
+  /* The host of a process that published nothing, if Open MPI knows it; ends in a zero byte. */
+  void (*host)(void* context, uint64_t process, char* out, size_t capacity);
   void* context;
 } gpuar_directory;
 

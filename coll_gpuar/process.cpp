@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 namespace {
 
@@ -29,7 +30,14 @@ gpuar_member& gpuar_core::member(const gpuar_directory& directory, std::uint64_t
   if (fresh) {
     const auto bytes = fetch(directory.record, directory.context, process);
     known.published = !bytes.empty();
-    if (known.published) known.record = gpuar::decode(bytes);
+    if (known.published) {
+      known.record = gpuar::decode(bytes);
+    } else {
+      std::array<char, 256> host{};
+      directory.host(directory.context, process, host.data(), host.size());
+      known.record.published = false;
+      known.record.place.host = host.data();
+    }
   }
   return known;
 }

@@ -21,6 +21,12 @@
 
 namespace gpuar {
 
+#if defined(__SIZEOF_FLOAT128__)
+using Float128 = __float128;
+#else
+using Float128 = long double;  // where there is no such type, long double has that format
+#endif
+
 template <class T>
 struct Complex {
   T re;
@@ -55,9 +61,11 @@ template <> struct Element<GPUAR_UINT64> : ElementTraits<Family::integer, std::u
 template <> struct Element<GPUAR_FLOAT32> : ElementTraits<Family::floating, float> {};
 template <> struct Element<GPUAR_FLOAT64> : ElementTraits<Family::floating, double> {};
 template <> struct Element<GPUAR_LONG_DOUBLE> : ElementTraits<Family::floating, long double> {};
+template <> struct Element<GPUAR_FLOAT128> : ElementTraits<Family::floating, Float128> {};
 template <> struct Element<GPUAR_COMPLEX_FLOAT32> : ElementTraits<Family::complex, Complex<float>> {};
 template <> struct Element<GPUAR_COMPLEX_FLOAT64> : ElementTraits<Family::complex, Complex<double>> {};
 template <> struct Element<GPUAR_COMPLEX_LONG_DOUBLE> : ElementTraits<Family::complex, Complex<long double>> {};
+template <> struct Element<GPUAR_COMPLEX_FLOAT128> : ElementTraits<Family::complex, Complex<Float128>> {};
 // Read as a number, not as bool: a byte other than 0 and 1 in a bool is undefined behaviour.
 template <> struct Element<GPUAR_BOOL> : ElementTraits<Family::logical, std::uint8_t> {};
 template <> struct Element<GPUAR_BYTE> : ElementTraits<Family::byte, std::uint8_t> {};

@@ -136,12 +136,16 @@ const char* name_of(gpuar_type type) {
       return "float64";
     case GPUAR_LONG_DOUBLE:
       return "long double";
+    case GPUAR_FLOAT128:
+      return "float128";
     case GPUAR_COMPLEX_FLOAT32:
       return "complex float32";
     case GPUAR_COMPLEX_FLOAT64:
       return "complex float64";
     case GPUAR_COMPLEX_LONG_DOUBLE:
       return "complex long double";
+    case GPUAR_COMPLEX_FLOAT128:
+      return "complex float128";
     case GPUAR_BOOL:
       return "bool";
     case GPUAR_BYTE:

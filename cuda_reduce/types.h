@@ -32,9 +32,11 @@ typedef enum gpuar_type {
   GPUAR_FLOAT32,
   GPUAR_FLOAT64,
   GPUAR_LONG_DOUBLE,
+  GPUAR_FLOAT128, /* IEEE binary128: Fortran REAL(16), which is not long double on x86 */
   GPUAR_COMPLEX_FLOAT32,
   GPUAR_COMPLEX_FLOAT64,
   GPUAR_COMPLEX_LONG_DOUBLE,
+  GPUAR_COMPLEX_FLOAT128,
   GPUAR_BOOL,     /* C _Bool, C++ bool: one byte, 0 or 1 */
   GPUAR_BYTE,     /* MPI_BYTE: bitwise operations only */
   GPUAR_LOGICAL8, /* Fortran LOGICAL of 8, 16, 32 and 64 bits: false is 0, true is 1 */

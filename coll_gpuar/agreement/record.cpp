@@ -215,8 +215,9 @@ std::string difference(const Record& first, std::size_t rank, const Record& othe
 // What keeps this member out; empty if nothing does. Rank 0 is a member that nothing kept out.
 std::string complaint(std::span<const Record* const> members, std::size_t rank) {
   const Record* const record = members[rank];
-  if (record == nullptr) {
-    return "gpuar is not loaded on rank " + std::to_string(rank) +
+  if (record == nullptr || !record->published) {
+    return "gpuar is not loaded on " +
+           (record ? who(rank, *record) : "rank " + std::to_string(rank)) +
            " (it published no record); install it on every host and select it alike on all ranks";
   }
   if (!record->refusal.empty()) return who(rank, *record) + " cannot take part: " + record->refusal;

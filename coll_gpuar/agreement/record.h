@@ -30,6 +30,7 @@ struct WireParameters {
 };
 
 struct Record {
+  bool published = true;  // false: a stand-in for a process of which only the place is known
   std::uint16_t protocol = wire_protocol;
   std::string version;  // of gpuar; two releases may choose different algorithms for one call
   std::string refusal;  // why this process cannot take part; empty: it can

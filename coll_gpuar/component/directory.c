@@ -1,4 +1,5 @@
 /* What processes publish for each other, and how it is looked up. */
+#include <stdio.h>
 #include <string.h>
 
 #include "coll_gpuar/component/coll_gpuar.h"
@@ -45,9 +46,17 @@ static size_t look_up_address(void* context, uint64_t process, void* out, size_t
   return look_up(process, address_key, out, capacity);
 }
 
+static void look_up_host(void* context, uint64_t process, char* out, size_t capacity) {
+  (void)context;
+  const opal_proc_t* proc = (const opal_proc_t*)ompi_proc_for_name(name_of(process));
+  const char* host = NULL != proc ? opal_get_proc_hostname(proc) : NULL;
+  snprintf(out, capacity, "%s", NULL != host ? host : "");
+}
+
 const gpuar_directory coll_gpuar_directory = {
     .record = look_up_record,
     .address = look_up_address,
+    .host = look_up_host,
     .context = NULL,
 };
 

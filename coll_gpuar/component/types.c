@@ -124,6 +124,13 @@ void coll_gpuar_types_init(void) {
   }
 }
 
+/* Open MPI gives REAL(16) the id of long double, because both fill 16 bytes. */
+static int type_of(const ompi_datatype_t* datatype) {
+  if (MPI_REAL16 == datatype) return GPUAR_FLOAT128;
+  if (MPI_COMPLEX32 == datatype) return GPUAR_COMPLEX_FLOAT128;
+  return type_table[datatype->id];
+}
+
 bool coll_gpuar_types_find(const ompi_op_t* op, const ompi_datatype_t* datatype, gpuar_op* op_out,
                            gpuar_type* type_out) {
   if (!(op->o_flags & OMPI_OP_FLAGS_INTRINSIC) || !ompi_datatype_is_predefined(datatype)) {
@@ -132,7 +139,7 @@ bool coll_gpuar_types_find(const ompi_op_t* op, const ompi_datatype_t* datatype,
   if (op->o_f_to_c_index < 0 || op->o_f_to_c_index >= max_ops) return false;
   if (datatype->id < 0 || datatype->id >= max_types) return false;
   const int op_index = op_table[op->o_f_to_c_index];
-  const int type_index = type_table[datatype->id];
+  const int type_index = type_of(datatype);
   if (op_index < 0 || type_index < 0 || !served[op_index][type_index]) return false;
   *op_out = (gpuar_op)op_index;
   *type_out = (gpuar_type)type_index;

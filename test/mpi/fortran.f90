@@ -8,6 +8,9 @@ program fortran
   logical :: flags(3), answers(3)
   complex :: numbers(50), sums(50)
   double precision :: pair(2, 5), best(2, 5)
+  integer, parameter :: quad = selected_real_kind(33)
+  real(quad) :: long(2), longest(2)
+  complex(quad) :: long_number, long_sum
 
   call MPI_Init(error)
   call MPI_Comm_rank(MPI_COMM_WORLD, rank, error)
@@ -33,6 +36,17 @@ program fortran
   numbers = cmplx(rank, -1)
   call MPI_Allreduce(numbers, sums, 50, MPI_COMPLEX, MPI_SUM, MPI_COMM_WORLD, error)
   call check('complex_sum', all(sums == cmplx(ranks * (ranks - 1) / 2, -ranks)))
+
+  ! Quadruple precision is not C's long double: the second term is lost in any other type.
+  long = [1.5_quad, 1.0_quad + rank * 2.0_quad ** (-100)]
+  call MPI_Allreduce(long, longest, 2, MPI_REAL16, MPI_SUM, MPI_COMM_WORLD, error)
+  call check('quadruple_sum', all(longest == [1.5_quad * ranks, &
+             ranks + (ranks * (ranks - 1) / 2) * 2.0_quad ** (-100)]))
+  call MPI_Allreduce(long, longest, 2, MPI_REAL16, MPI_MAX, MPI_COMM_WORLD, error)
+  call check('quadruple_maximum', longest(2) == 1.0_quad + (ranks - 1) * 2.0_quad ** (-100))
+  long_number = cmplx(rank, -1, quad)
+  call MPI_Allreduce(long_number, long_sum, 1, MPI_COMPLEX32, MPI_SUM, MPI_COMM_WORLD, error)
+  call check('quadruple_complex_sum', long_sum == cmplx(ranks * (ranks - 1) / 2, -ranks, quad))
 
   do i = 1, 5
     pair(1, i) = mod(rank + i, ranks)
