@@ -312,6 +312,10 @@ TEST_CASE("names, sizes and the limit on the instruction set", "[reduce]") {
     CHECK(gpuar::element_bytes(type) == sizeof(T));
     CHECK(names.insert(gpuar::name_of(type)).second);
   });
+  for (const gpuar_type type : {GPUAR_FLOAT128, GPUAR_COMPLEX_FLOAT128}) {
+    CHECK(gpuar::element_bytes(type) == (type == GPUAR_FLOAT128 ? 16 : 32));
+    CHECK(names.insert(gpuar::name_of(type)).second);
+  }
   CHECK(names.size() == GPUAR_TYPE_COUNT);
   for (const gpuar_op op : all_ops()) CHECK(names.insert(gpuar::name_of(op)).second);
 
