@@ -7,20 +7,23 @@
 namespace gpuar {
 
 // One message takes latency from one rank to the other, and occupies either end for `message`
-// plus `byte` for each byte.
+// plus `byte` for each byte. Bytes that the sender itself has just received or reduced cost
+// `forwarded` more: in shared memory they lie in its own cache and are fetched from there, while an
+// input that nobody has touched is shared by all caches.
 struct Link {
-  std::uint64_t latency;  // ps
-  std::uint64_t message;  // ps
-  std::uint64_t byte;     // ps
+  std::uint64_t latency;    // ps
+  std::uint64_t message;    // ps
+  std::uint64_t byte;       // ps
+  std::uint64_t forwarded;  // ps
 };
 
 struct Machine {
-  Link shared_memory{1'200'000, 300'000, 120};
-  Link network{25'000'000, 1'000'000, 1'000};
-  std::uint64_t reduce_byte = 100;     // ps; of the result, operands in the cache
+  Link shared_memory{1'200'000, 300'000, 60, 100};
+  Link network{25'000'000, 1'000'000, 1'000, 0};
+  std::uint64_t reduce_byte = 40;      // ps; of the result, operands in the cache
   std::uint64_t custom_byte = 1'000;   // ps; by a user-defined operation
-  std::uint64_t uncached_byte = 60;    // ps, more for each byte moved or reduced if the segment
-  std::uint64_t cache_bytes = 524288;  // is larger than this
+  std::uint64_t uncached_byte = 30;    // ps, more for each byte moved or reduced if the segment
+  std::uint64_t cache_bytes = 131072;  // is larger than this
   std::uint64_t oversubscribed = 10'000'000;  // ps, more for each message if ranks share cores
 };
 

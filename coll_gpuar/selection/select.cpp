@@ -64,8 +64,14 @@ SegmentTime segment_time(const Cost& cost, const Link& link, std::uint64_t bytes
 
   const std::uint64_t messages = times(cost.messages, link.message);
   const std::uint64_t reduction = times(times(cost.reduced, unit), reduce_byte);
-  const std::uint64_t wire = times(times(cost.wire, unit), link_byte);
-  const std::uint64_t sending = times(times(cost.sent, unit), link_byte);
+  // All rounds but the first send what was just received or reduced.
+  const auto on_the_wire = [&](std::uint64_t units) {
+    const std::uint64_t bytes_sent = times(units, unit);
+    const std::uint64_t forwarded = times(bytes_sent / cost.rounds, cost.rounds - 1);
+    return plus(times(bytes_sent, link_byte), times(forwarded, link.forwarded));
+  };
+  const std::uint64_t wire = on_the_wire(cost.wire);
+  const std::uint64_t sending = on_the_wire(cost.sent);
 
   SegmentTime time;
   time.all = plus(plus(times(cost.rounds, link.latency), messages), plus(wire, reduction));
