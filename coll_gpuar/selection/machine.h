@@ -20,10 +20,14 @@ struct Link {
 struct Machine {
   Link shared_memory{1'200'000, 300'000, 60, 100};
   Link network{25'000'000, 1'000'000, 1'000, 0};
-  std::uint64_t reduce_byte = 40;      // ps; of the result, operands in the cache
-  std::uint64_t custom_byte = 1'000;   // ps; by a user-defined operation
-  std::uint64_t uncached_byte = 30;    // ps, more for each byte moved or reduced if the segment
-  std::uint64_t cache_bytes = 131072;  // is larger than this
+  std::uint64_t reduce_byte = 40;     // ps; of the result, operands in the cache
+  std::uint64_t custom_byte = 1'000;  // ps; by a user-defined operation
+  // A message larger than this comes from memory: each byte moved or reduced costs more, and
+  // forwarding no more than anything else. A segment larger than that does not stay in the cache
+  // between its steps either.
+  std::uint64_t cached_message = 262144;
+  std::uint64_t cached_segment = 524288;
+  std::uint64_t uncached_byte = 30;           // ps, for either
   std::uint64_t oversubscribed = 10'000'000;  // ps, more for each message if ranks share cores
 };
 

@@ -10,7 +10,7 @@ namespace gpuar {
 namespace {
 
 constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
-constexpr std::uint32_t default_depth = 4;
+constexpr std::uint32_t default_depth = 2;
 constexpr std::array<std::uint32_t, 3> radices{2, 4, 8};
 constexpr std::uint64_t smallest_segment = 16384;
 constexpr std::uint64_t largest_segment = 4194304;
@@ -55,7 +55,10 @@ struct SegmentTime {
 
 SegmentTime segment_time(const Cost& cost, const Link& link, std::uint64_t bytes,
                          const CallShape& shape, const Machine& machine) {
-  const std::uint64_t uncached = bytes > machine.cache_bytes ? machine.uncached_byte : 0;
+  const bool from_memory = shape.bytes > machine.cached_message;
+  const std::uint64_t uncached = (from_memory ? machine.uncached_byte : 0) +
+                                 (bytes > machine.cached_segment ? machine.uncached_byte : 0);
+  const std::uint64_t forwarding = from_memory ? 0 : link.forwarded;
   const std::uint64_t link_byte = plus(link.byte, uncached);
   const std::uint64_t reduce_byte =
       plus(shape.custom ? machine.custom_byte : machine.reduce_byte, uncached);
@@ -68,7 +71,7 @@ SegmentTime segment_time(const Cost& cost, const Link& link, std::uint64_t bytes
   const auto on_the_wire = [&](std::uint64_t units) {
     const std::uint64_t bytes_sent = times(units, unit);
     const std::uint64_t forwarded = times(bytes_sent / cost.rounds, cost.rounds - 1);
-    return plus(times(bytes_sent, link_byte), times(forwarded, link.forwarded));
+    return plus(times(bytes_sent, link_byte), times(forwarded, forwarding));
   };
   const std::uint64_t wire = on_the_wire(cost.wire);
   const std::uint64_t sending = on_the_wire(cost.sent);
