@@ -64,7 +64,7 @@ def foreign():
     mpi.succeed(result)
     lines = [line for line in result.output.splitlines() if line.startswith("gpuar: ")]
     require(len(lines) == 1 and "built for Open MPI v9.9.x" in lines[0], f"it said {lines}")
-    require("other\n" in result.output and "gpuar\n" not in result.output, result.tail())
+    require("  other\n" in result.output and "  gpuar\n" not in result.output, result.tail())
 
 
 def destdir():
