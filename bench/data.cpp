@@ -20,7 +20,7 @@ template <class T>
 T input_value(std::string_view op, int rank, std::size_t element) {
   const std::size_t mixed = (element % period) * 31 + static_cast<std::size_t>(rank) * 7;
   // Small whole numbers: sums are exact in every type, in any order. Products are powers of two.
-  if (op == "prod") return static_cast<T>(1 + (mixed % 13 == 0 ? 1 : 0));
+  if (op == "prod") return mixed % 13 == 0 ? T(2) : T(1);
   return static_cast<T>(1 + mixed % 11);
 }
 
@@ -142,6 +142,7 @@ const NamedType& find_type(const std::string& name) {
 
 std::vector<std::string> type_names() {
   std::vector<std::string> names;
+  names.reserve(std::size(all_types));
   for (const NamedType& type : all_types) names.emplace_back(type.name);
   return names;
 }

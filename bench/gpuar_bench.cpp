@@ -195,6 +195,8 @@ int usage(const CLI::App& app, const CLI::ParseError& error) {
 
 }  // namespace
 
+// Only a mistake in declare() could throw outside of the try blocks.
+// NOLINTNEXTLINE(bugprone-exception-escape)
 int main(int argc, char** argv) {
   Options options;
   std::vector<std::size_t> sizes;

@@ -138,6 +138,7 @@ const char* name_of(Form form) {
 
 std::vector<std::string> form_names() {
   std::vector<std::string> names;
+  names.reserve(std::size(all_forms));
   for (const Form form : all_forms) names.emplace_back(name_of(form));
   return names;
 }

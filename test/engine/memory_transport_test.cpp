@@ -123,7 +123,7 @@ TEST_CASE("memory world: every message arrives once and whole", "[engine]") {
       for (std::uint32_t to = 0; to < 4; ++to) {
         if (from == to) continue;
         Op& op = sends.emplace_back();
-        if (send(world, from, to, sequence, sequence * 5, op) == Status::ok) {
+        if (send(world, from, to, sequence, std::size_t{sequence} * 5, op) == Status::ok) {
           op.over = true;
           op.status = Status::ok;
           std::fill(op.data.begin(), op.data.end(), std::byte{0xff});  // ours again
@@ -150,7 +150,7 @@ TEST_CASE("memory world: the same seed gives the same run", "[engine]") {
     auto receivers = open_all(world);
     std::deque<Op> sends;
     for (std::uint32_t i = 0; i < 40; ++i)
-      static_cast<void>(send(world, 0, 1, i, i * 4, sends.emplace_back()));
+      static_cast<void>(send(world, 0, 1, i, std::size_t{i} * 4, sends.emplace_back()));
     run_until_idle(world, receivers);
     sequences = receivers[1].sequences;
   }

@@ -20,7 +20,7 @@ using Bytes = std::vector<std::byte>;
 inline Bytes pattern(std::uint32_t sequence, std::size_t bytes) {
   Bytes data(bytes);
   for (std::size_t i = 0; i < bytes; ++i)
-    data[i] = static_cast<std::byte>(sequence * 7 + i + (i >> 8));
+    data[i] = static_cast<std::byte>(std::size_t{sequence} * 7 + i + (i >> 8));
   return data;
 }
 

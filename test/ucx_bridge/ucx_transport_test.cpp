@@ -136,7 +136,8 @@ TEST_CASE("ucx transport: release and fetch from within the handler", "[ucx]") {
     pair.a.send(4 * i + 1, 4000);
     pair.a.send(4 * i + 2, 16384);
     pair.a.send(4 * i + 3, 100000);
-    REQUIRE(pair.until([&] { return receiver.arrived == 4 * (i + 1) && pair.a.sends_over(); }));
+    REQUIRE(pair.until(
+        [&] { return receiver.arrived == std::size_t{4} * (i + 1) && pair.a.sends_over(); }));
     pair.a.sends.clear();
   }
   REQUIRE(pair.until([&] { return receiver.fetches_over(); }));
@@ -144,7 +145,7 @@ TEST_CASE("ucx transport: release and fetch from within the handler", "[ucx]") {
   // Shared memory lets us hold what it carries; other transports may not.
   const bool shared_memory =
       UcxTransport::describe(pair.a.peer).find("/memory") != std::string::npos;
-  if (shared_memory) CHECK(receiver.holdable_eager >= 2 * rounds);
+  if (shared_memory) CHECK(receiver.holdable_eager >= std::size_t{2} * rounds);
   CHECK(receiver.fetches.size() == rounds);
   CHECK(receiver.fetches_right());
 }
@@ -152,11 +153,13 @@ TEST_CASE("ucx transport: release and fetch from within the handler", "[ucx]") {
 TEST_CASE("ucx transport: many sends that nobody takes yet, then all at once", "[ucx]") {
   Pair pair;
   auto& receiver = pair.b.receiver;
-  const auto [count, bytes] = GENERATE(table<std::size_t, std::size_t>({
+  const auto volley = GENERATE(table<std::size_t, std::size_t>({
       {10000, 64},
       {2000, 8192},
       {300, 40000},
   }));
+  const std::size_t count = std::get<0>(volley);
+  const std::size_t bytes = std::get<1>(volley);
   for (std::uint32_t i = 0; i < count; ++i) {
     pair.a.send(i, bytes);
     pair.a.transport.progress();  // the sender alone
