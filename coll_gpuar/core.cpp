@@ -94,15 +94,9 @@ void* resolve(gpuar::Comm& base, gpuar::Rank rank) {
   const std::uint64_t process = comm.processes[static_cast<std::size_t>(rank)];
   gpuar_member& member = core.member(comm.directory, process);
   if (!member.peer) {
-    std::vector<std::uint8_t> address(core.transport.address().size());
-    std::size_t size =
-        comm.directory.address(comm.directory.context, process, address.data(), address.size());
-    if (size > address.size()) {
-      address.resize(size);
-      size = comm.directory.address(comm.directory.context, process, address.data(), size);
-    }
-    if (size == 0 || size > address.size()) return nullptr;
-    member.peer = core.transport.connect(address.data(), size);
+    const auto address = fetch_published(comm.directory.address, comm.directory.context, process);
+    if (address.empty()) return nullptr;
+    member.peer = core.transport.connect(address.data(), address.size());
   }
   return member.peer;
 }
@@ -140,14 +134,6 @@ extern "C" {
 
 gpuar_counters* gpuar_get_counters(void) {
   return &counters;
-}
-
-int gpuar_check_params(const gpuar_params* params, char* why, size_t why_bytes) {
-  const auto scratch = std::make_unique<gpuar_core>();
-  std::string reason;
-  if (read_params(*params, *scratch, reason)) return GPUAR_OK;
-  tell(why, why_bytes, reason);
-  return GPUAR_ERR;
 }
 
 int gpuar_core_open(const gpuar_params* params, gpuar_core** out, char* why, size_t why_bytes) {

@@ -62,12 +62,9 @@ typedef struct gpuar_counters {
 /* The counters of this process; valid before open and after close. */
 gpuar_counters* gpuar_get_counters(void);
 
-/* Checks the parameters alone: GPUAR_OK, or GPUAR_ERR with a sentence in `why` (an unknown
- * algorithm name lists the valid ones). */
-int gpuar_check_params(const gpuar_params* params, char* why, size_t why_bytes);
-
-/* Brings UCX up. On failure no core is made, `why` says why, and gpuar_publish_refusal still gives
- * a record to publish, so that the other ranks learn of it. Params are copied. */
+/* Checks the parameters (an unknown algorithm name lists the valid ones) and brings UCX up. On
+ * failure no core is made, `why` says why, and gpuar_refusal still gives a record to publish, so
+ * that the other ranks learn of it. Params are copied. */
 int gpuar_core_open(const gpuar_params* params, gpuar_core** core, char* why, size_t why_bytes);
 
 /* thread_multiple and yield are only known later than open. */

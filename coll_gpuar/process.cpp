@@ -5,11 +5,8 @@
 #include <algorithm>
 #include <array>
 
-namespace {
-
-// Asks again with more room if the first try was short.
-std::vector<std::uint8_t> fetch(size_t (*get)(void*, std::uint64_t, void*, std::size_t),
-                                void* context, std::uint64_t process) {
+std::vector<std::uint8_t> fetch_published(size_t (*get)(void*, std::uint64_t, void*, std::size_t),
+                                          void* context, std::uint64_t process) {
   constexpr std::size_t usual = 512;
   std::vector<std::uint8_t> bytes(usual);
   std::size_t size = get(context, process, bytes.data(), bytes.size());
@@ -21,14 +18,12 @@ std::vector<std::uint8_t> fetch(size_t (*get)(void*, std::uint64_t, void*, std::
   return bytes;
 }
 
-}  // namespace
-
 gpuar_member& gpuar_core::member(const gpuar_directory& directory, std::uint64_t process) {
   const std::lock_guard guard(members_mutex);
   const auto [entry, fresh] = members.try_emplace(process);
   gpuar_member& known = entry->second;
   if (fresh) {
-    const auto bytes = fetch(directory.record, directory.context, process);
+    const auto bytes = fetch_published(directory.record, directory.context, process);
     known.published = !bytes.empty();
     if (known.published) {
       known.record = gpuar::decode(bytes);

@@ -133,6 +133,11 @@ struct gpuar_comm : gpuar::Comm {
   std::shared_ptr<const gpuar::Plan> make_plan(const PlanKey& key);
 };
 
+// What a process published, by one of a directory's look-ups; empty if nothing. Asks again with
+// more room if the first try was short.
+std::vector<std::uint8_t> fetch_published(size_t (*get)(void*, std::uint64_t, void*, std::size_t),
+                                          void* context, std::uint64_t process);
+
 constexpr int error_code(gpuar::Status status) {
   switch (status) {
     case gpuar::Status::ok:

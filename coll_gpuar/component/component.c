@@ -142,11 +142,8 @@ static int open_component(void) {
   coll_gpuar.world_rank = (int)OPAL_PROC_MY_NAME.vpid;
   OBJ_CONSTRUCT(&coll_gpuar.lock, opal_mutex_t);
   coll_gpuar.open = true;
-  if (GPUAR_OK ==
-      gpuar_check_params(&coll_gpuar.params, coll_gpuar.refusal, sizeof coll_gpuar.refusal)) {
-    (void)gpuar_core_open(&coll_gpuar.params, &coll_gpuar.core, coll_gpuar.refusal,
-                          sizeof coll_gpuar.refusal);
-  }
+  (void)gpuar_core_open(&coll_gpuar.params, &coll_gpuar.core, coll_gpuar.refusal,
+                        sizeof coll_gpuar.refusal);
   coll_gpuar_publish();
   return OMPI_SUCCESS;
 }

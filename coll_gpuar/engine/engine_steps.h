@@ -15,13 +15,11 @@ template <class T>
 void Engine<T>::start(Run& run) {
   Comm& comm = *run.comm;
   run.active = true;
-  run.waiting = false;
   run.status = Status::ok;
   run.segments_done = 0;
   run.complete.store(false, std::memory_order_relaxed);
   if (run.kind == MessageKind::call) run.sequence = comm.next_sequence++;
   if (run.kind == MessageKind::call && run.sequence - comm.oldest >= window) {
-    run.waiting = true;
     comm.waiting.push(run);
     return;
   }
@@ -34,7 +32,6 @@ void Engine<T>::start(Run& run) {
 template <class T>
 void Engine<T>::begin(Run& run) {
   Comm& comm = *run.comm;
-  run.waiting = false;
   if (run.kind == MessageKind::call) {
     comm.calls[run.sequence % window] = &run;
     comm.started = run.sequence + 1;

@@ -97,7 +97,6 @@ struct Run {
   Status status = Status::ok;
   bool active = false;
   bool queued = false;         // in the engine's list of runs with work
-  bool waiting = false;        // behind the window
   Run* next = nullptr;         // waiting or finished
   Run* next_ready = nullptr;   // queued: a run may finish while it is
   TransportOp* ops = nullptr;  // under way; the engine knows their full type
