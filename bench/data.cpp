@@ -56,13 +56,18 @@ std::array<NamedOp, 7> all_ops() {
 template <class T>
 class TypedData final : public Data {
  public:
-  TypedData(MPI_Datatype type, NamedOp op, std::size_t max_bytes, int rank, int ranks)
+  TypedData(MPI_Datatype type, NamedOp op, MemoryKind memory, std::size_t max_bytes, int rank,
+            int ranks)
       : type_(type),
         op_(op),
-        in_(max_bytes / sizeof(T)),
-        out_(in_.size()),
-        expected_(std::min(period, in_.size())) {
-    for (std::size_t i = 0; i < in_.size(); ++i) in_[i] = input_value<T>(op.name, rank, i);
+        in_(memory, max_bytes),
+        out_(memory, max_bytes),
+        piece_(std::min(piece_elements, max_bytes / sizeof(T))),
+        expected_(std::min(period, piece_.size())) {
+    for (std::size_t i = 0; i < piece_.size(); ++i) piece_[i] = input_value<T>(op.name, rank, i);
+    for_pieces(max_bytes / sizeof(T), [&](std::size_t first, std::size_t count) {
+      in_.write(first * sizeof(T), piece_.data(), count * sizeof(T));
+    });
     for (std::size_t i = 0; i < expected_.size(); ++i) {
       expected_[i] = input_value<T>(op.name, 0, i);
       for (int r = 1; r < ranks; ++r) {
@@ -74,42 +79,72 @@ class TypedData final : public Data {
   MPI_Datatype type() const override { return type_; }
   MPI_Op op() const override { return op_.op; }
   std::size_t element_bytes() const override { return sizeof(T); }
-  const void* in() const override { return in_.data(); }
-  void* out() override { return out_.data(); }
+  const Buffer& in() const override { return in_; }
+  Buffer& out() override { return out_; }
 
-  void spoil(std::size_t count) override { std::fill_n(out_.begin(), count, static_cast<T>(-1)); }
+  void spoil(std::size_t count) override {
+    std::fill(piece_.begin(), piece_.end(), static_cast<T>(-1));
+    for_pieces(count, [&](std::size_t first, std::size_t length) {
+      out_.write(first * sizeof(T), piece_.data(), length * sizeof(T));
+    });
+  }
 
-  std::optional<Mismatch> first_mismatch(std::size_t count) const override {
-    for (std::size_t start = 0; start < count; start += period) {
-      const std::size_t length = std::min(period, count - start);
-      for (std::size_t i = 0; i < length; ++i) {
-        const T found = out_[start + i];
+  std::optional<Mismatch> first_mismatch(std::size_t count) override {
+    std::optional<Mismatch> mismatch;
+    for_pieces(count, [&](std::size_t first, std::size_t length) {
+      if (mismatch) return;
+      out_.read(first * sizeof(T), piece_.data(), length * sizeof(T));
+      mismatch = mismatch_in_piece(first, length);
+    });
+    return mismatch;
+  }
+
+ private:
+  // Through host memory in pieces of whole periods: results may be larger than the host likes.
+  static constexpr std::size_t piece_elements = period * 1024;
+
+  template <class Body>
+  static void for_pieces(std::size_t count, Body body) {
+    for (std::size_t first = 0; first < count; first += piece_elements) {
+      body(first, std::min(piece_elements, count - first));
+    }
+  }
+
+  std::optional<Mismatch> mismatch_in_piece(std::size_t first, std::size_t length) const {
+    for (std::size_t start = 0; start < length; start += period) {
+      const std::size_t end = std::min(period, length - start);
+      for (std::size_t i = 0; i < end; ++i) {
+        const T found = piece_[start + i];
         if (found != expected_[i]) {
-          return Mismatch{start + i, fmt::format("{}", expected_[i]), fmt::format("{}", found)};
+          return Mismatch{first + start + i, fmt::format("{}", expected_[i]),
+                          fmt::format("{}", found)};
         }
       }
     }
     return std::nullopt;
   }
 
- private:
   MPI_Datatype type_;
   NamedOp op_;
-  std::vector<T> in_, out_, expected_;
+  Buffer in_, out_;
+  std::vector<T> piece_, expected_;
 };
 
 struct NamedType {
   std::string_view name;
+  std::size_t bytes;
   bool integer;
-  std::unique_ptr<Data> (*make)(NamedOp op, std::size_t max_bytes, int rank, int ranks);
+  std::unique_ptr<Data> (*make)(NamedOp op, MemoryKind memory, std::size_t max_bytes, int rank,
+                                int ranks);
 };
 
 // MPI_Datatype values are not compile-time constants in Open MPI: hence a function for each.
 template <class T, class Mpi>
 constexpr NamedType named(std::string_view name, Mpi) {
-  return {name, std::is_integral_v<T>, [](NamedOp op, std::size_t max_bytes, int rank, int ranks) {
+  return {name, sizeof(T), std::is_integral_v<T>,
+          [](NamedOp op, MemoryKind memory, std::size_t max_bytes, int rank, int ranks) {
             return std::unique_ptr<Data>(
-                std::make_unique<TypedData<T>>(Mpi{}(), op, max_bytes, rank, ranks));
+                std::make_unique<TypedData<T>>(Mpi{}(), op, memory, max_bytes, rank, ranks));
           }};
 }
 
@@ -159,9 +194,13 @@ void check_defined(const std::string& type, const std::string& op) {
   }
 }
 
-std::unique_ptr<Data> make_data(const std::string& type, const std::string& op,
+std::size_t bytes_of(const std::string& type) {
+  return find_type(type).bytes;
+}
+
+std::unique_ptr<Data> make_data(const std::string& type, const std::string& op, MemoryKind memory,
                                 std::size_t max_bytes, int rank, int ranks) {
-  return find_type(type).make(find_op(op), max_bytes, rank, ranks);
+  return find_type(type).make(find_op(op), memory, max_bytes, rank, ranks);
 }
 
 }  // namespace bench

@@ -1,5 +1,6 @@
 // gpuar_bench: times and checks MPI_Allreduce, MPI_Iallreduce and persistent allreduce over a range
-// of sizes, with whatever MPI serves them, and says who did.
+// of sizes, with whatever MPI serves them, and says who did. On request it also times the nodes and
+// what is between them apart.
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -12,60 +13,34 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "bench/cuda_driver.h"
 #include "bench/data.h"
+#include "bench/device_buffer.h"
 #include "bench/measure.h"
+#include "bench/nodes.h"
 #include "bench/served.h"
+#include "bench/sizes.h"
+#include "bench/usage.h"
 
 namespace {
 
 using bench::Form;
+using bench::Part;
 using bench::Sample;
 
 struct Options {
   std::string sizes = "8:64M";
   std::string type = "float";
   std::string op = "sum";
+  std::string memory = "host";
+  bench::Path path = bench::Path::direct;
   std::vector<std::string> forms = bench::form_names();
   bench::Effort effort;
   std::string json;
   bool progress = false;
+  bool compare_nodes = false;
+  int node_size = 0;  // 0: ranks that share memory
 };
-
-std::size_t parse_bytes(const std::string& text) {
-  std::size_t digits = 0;
-  std::size_t bytes = 0;
-  try {
-    bytes = std::stoull(text, &digits);
-  } catch (const std::exception&) {
-    throw CLI::ValidationError("--sizes", fmt::format("'{}' is not a size", text));
-  }
-  const std::string suffix = text.substr(digits);
-  if (suffix == "K" || suffix == "KiB") return bytes << 10;
-  if (suffix == "M" || suffix == "MiB") return bytes << 20;
-  if (suffix == "G" || suffix == "GiB") return bytes << 30;
-  if (suffix.empty() || suffix == "B") return bytes;
-  throw CLI::ValidationError("--sizes", fmt::format("unknown unit '{}' in '{}'", suffix, text));
-}
-
-// "8,2K,1M" is a list; "8:64M" doubles from the first to the last; "8:64M:4" multiplies by 4.
-std::vector<std::size_t> parse_sizes(const std::string& text) {
-  const char separator = text.find(':') == std::string::npos ? ',' : ':';
-  const std::vector<std::string> parts = CLI::detail::split(text, separator);
-  std::vector<std::size_t> sizes;
-  if (separator == ',') {
-    for (const std::string& part : parts) sizes.push_back(parse_bytes(part));
-    return sizes;
-  }
-  const std::size_t first = parse_bytes(parts[0]);
-  const std::size_t last = parse_bytes(parts.at(1));
-  const std::size_t factor = parts.size() > 2 ? parse_bytes(parts[2]) : 2;
-  if (parts.size() > 3 || first == 0 || factor < 2 || last < first) {
-    throw CLI::ValidationError("--sizes",
-                               fmt::format("'{}' is not MIN:MAX or MIN:MAX:FACTOR", text));
-  }
-  for (std::size_t size = first; size <= last; size *= factor) sizes.push_back(size);
-  return sizes;
-}
 
 void declare(CLI::App& app, Options& options) {
   app.add_option("--sizes", options.sizes,
@@ -77,6 +52,15 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--op", options.op, "operation")
       ->check(CLI::IsMember(bench::op_names()))
       ->capture_default_str();
+  app.add_option("--memory", options.memory,
+                 "where the buffers are; all but host want a CUDA driver, and each rank takes the "
+                 "GPU with its number among the ranks of its node, counted round and round")
+      ->check(CLI::IsMember(bench::memory_names()))
+      ->capture_default_str();
+  app.add_flag_callback(
+      "--stage", [&options] { options.path = bench::Path::through_host; },
+      "what a program does whose MPI takes no device memory: copy to pinned host memory, call MPI "
+      "there, copy back, all of it timed");
   app.add_option("--form", options.forms, "forms of the call")
       ->check(CLI::IsMember(bench::form_names()))
       ->delimiter(',')
@@ -89,6 +73,16 @@ void declare(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option("--warmup", options.effort.warmup, "calls per size before the clock starts")
       ->capture_default_str();
+  auto* compare = app.add_flag("--compare-nodes", options.compare_nodes,
+                               "time each size within every node, across the nodes (one rank of "
+                               "each) and with all ranks, and "
+                               "say which of the first two limits the last");
+  app.add_option(
+         "--node-size", options.node_size,
+         "for --compare-nodes: nodes are this many consecutive ranks (default: the ranks that "
+         "share memory)")
+      ->needs(compare)
+      ->check(CLI::PositiveNumber);
   app.add_option("--json", options.json, "write the results to this file as well");
   app.add_flag("--progress", options.progress,
                "say on stderr which size is being measured (default: if it is a terminal)");
@@ -104,14 +98,16 @@ void declare(CLI::App& app, Options& options) {
 // Rank 0's reporting; silent on the others.
 class Reporter {
  public:
-  Reporter(const Options& options, int rank, int ranks)
-      : options_(options), active_(rank == 0), ranks_(ranks) {
+  Reporter(const Options& options, std::string gpu, int rank, int ranks)
+      : options_(options), gpu_(std::move(gpu)), active_(rank == 0), ranks_(ranks) {
     options_.progress = active_ && (options_.progress || isatty(STDERR_FILENO) == 1);
   }
 
   void head() const {
     if (!active_) return;
-    fmt::print("# gpuar_bench: {} ranks, {} of {}\n", ranks_, options_.op, options_.type);
+    fmt::print("# gpuar_bench: {} ranks, {} of {}, {} memory, {}\n", ranks_, options_.op,
+               options_.type, options_.memory, bench::name_of(options_.path));
+    if (options_.compare_nodes) fmt::print("{:>7} ", "part");
     fmt::print("{:>12} {:>11} {:>11} {:>11} {:>11} {:>9} {:>9}  {}\n", "form", "bytes", "min us",
                "median us", "p95 us", "algbw", "busbw", "served by");
   }
@@ -122,15 +118,18 @@ class Reporter {
                MPI_Wtime() - start_, bench::name_of(form), bytes);
   }
 
-  void add(const Sample& sample) {
+  void add(const Part& part, const Sample& sample) {
     if (!active_) return;
-    const double busbw = bench::bus_bandwidth(sample, ranks_);
+    const double busbw = bench::bus_bandwidth(sample, part.ranks);
+    if (options_.compare_nodes) fmt::print("{:>7} ", part.name);
     const char* served_by = sample.served_by_gpuar ? "gpuar" : "other";
     fmt::print("{:>12} {:>11} {:>11.2f} {:>11.2f} {:>11.2f} {:>9.3f} {:>9.3f}  {}\n",
                bench::name_of(sample.form), sample.bytes, sample.min_us, sample.median_us,
                sample.p95_us, bench::algorithm_bandwidth(sample), busbw, served_by);
     std::fflush(stdout);
-    results_.push_back({{"form", bench::name_of(sample.form)},
+    results_.push_back({{"part", part.name},
+                        {"ranks", part.ranks},
+                        {"form", bench::name_of(sample.form)},
                         {"bytes", sample.bytes},
                         {"calls", sample.calls},
                         {"min_us", sample.min_us},
@@ -142,14 +141,32 @@ class Reporter {
                         {"verified", true}});  // a wrong result ends the run
   }
 
+  void conclude(const std::vector<Sample>& samples) {
+    if (!active_) return;
+    const std::string sentence =
+        bench::verdict(samples.at(0).min_us, samples.at(1).min_us, samples.at(2).min_us);
+    fmt::print("# {}, {} bytes: {}\n", bench::name_of(samples[0].form), samples[0].bytes, sentence);
+    std::fflush(stdout);
+    verdicts_.push_back({{"form", bench::name_of(samples[0].form)},
+                         {"bytes", samples[0].bytes},
+                         {"verdict", sentence}});
+  }
+
   void write_json() const {
     if (!active_ || options_.json.empty()) return;
     std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> mpi = {};
     int length = 0;
     MPI_Get_library_version(mpi.data(), &length);
-    const nlohmann::json document = {{"tool", "gpuar_bench"}, {"mpi", mpi.data()},
-                                     {"ranks", ranks_},       {"op", options_.op},
-                                     {"type", options_.type}, {"results", results_}};
+    const nlohmann::json document = {{"tool", "gpuar_bench"},
+                                     {"mpi", mpi.data()},
+                                     {"ranks", ranks_},
+                                     {"op", options_.op},
+                                     {"type", options_.type},
+                                     {"memory", options_.memory},
+                                     {"path", bench::name_of(options_.path)},
+                                     {"gpu", gpu_},
+                                     {"results", results_},
+                                     {"verdicts", verdicts_}};
     std::ofstream file(options_.json);
     file << document.dump(1) << '\n';
     file.close();
@@ -158,39 +175,84 @@ class Reporter {
 
  private:
   Options options_;
+  std::string gpu_;
   bool active_;
   int ranks_;
   double start_ = MPI_Wtime();
   nlohmann::json results_ = nlohmann::json::array();
+  nlohmann::json verdicts_ = nlohmann::json::array();
 };
+
+// Gives this rank its GPU and returns the name; nothing for host memory.
+std::string take_gpu(bench::MemoryKind memory) {
+  if (memory == bench::MemoryKind::host) return {};
+  MPI_Comm node = MPI_COMM_NULL;
+  int rank = 0;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  MPI_Comm_rank(node, &rank);
+  MPI_Comm_free(&node);
+  return bench::use_gpu(rank);
+}
+
+// Buffers of the largest size for the ranks of a part; none on ranks that take no part.
+std::unique_ptr<bench::Data> data_for(const Part& part, const Options& options, std::size_t bytes) {
+  if (part.comm == MPI_COMM_NULL) return nullptr;
+  int rank = 0, ranks = 0;
+  MPI_Comm_rank(part.comm, &rank);
+  MPI_Comm_size(part.comm, &ranks);
+  return bench::make_data(options.type, options.op, bench::memory_named(options.memory), bytes,
+                          rank, ranks);
+}
+
+// What one part takes for one size; valid on rank 0.
+Sample measure(const Part& part, Form form, std::size_t bytes, const Options& options,
+               bench::Data* data, const bench::ServedCounter& served) {
+  std::optional<Sample> sample;
+  if (data != nullptr) {
+    sample = bench::measure(form, options.path, bytes, options.effort, *data, served, part.comm);
+  }
+  if (!options.compare_nodes) return *sample;
+  bench::wait_for_others();
+  return bench::slowest(sample ? &*sample : nullptr);
+}
 
 void run(const Options& options, const std::vector<std::size_t>& sizes) {
   int rank = 0, ranks = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  const auto data = bench::make_data(options.type, options.op,
-                                     *std::max_element(sizes.begin(), sizes.end()), rank, ranks);
+  std::string gpu = take_gpu(bench::memory_named(options.memory));
+  std::optional<bench::Nodes> nodes;
+  if (options.compare_nodes) nodes.emplace(options.node_size);
+  const auto parts = nodes ? nodes->parts() : std::vector<Part>{{"all", ranks, MPI_COMM_WORLD}};
+  std::vector<std::unique_ptr<bench::Data>> data;
+  const std::size_t largest = *std::max_element(sizes.begin(), sizes.end());
+  data.reserve(parts.size());
+  for (const Part& part : parts) data.push_back(data_for(part, options, largest));
   const bench::ServedCounter served;
-  Reporter reporter(options, rank, ranks);
+  Reporter reporter(options, std::move(gpu), rank, ranks);
   reporter.head();
   std::size_t done = 0;
   for (const std::string& name : options.forms) {
     const Form form = bench::form_named(name);
     for (const std::size_t bytes : sizes) {
       reporter.starting(form, bytes, done++, options.forms.size() * sizes.size());
-      reporter.add(bench::measure(form, bytes, options.effort, *data, served, MPI_COMM_WORLD));
+      std::vector<Sample> samples;
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        samples.push_back(measure(parts[i], form, bytes, options, data[i].get(), served));
+        reporter.add(parts[i], samples.back());
+      }
+      if (nodes) reporter.conclude(samples);
     }
   }
   reporter.write_json();
 }
 
-// Help and usage errors come before MPI is up, and once for all ranks.
-int usage(const CLI::App& app, const CLI::ParseError& error) {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
-    const char* rank = std::getenv(name);
-    if (rank != nullptr && std::string(rank) != "0") return error.get_exit_code();
+void check_sizes(const std::vector<std::size_t>& sizes, const std::string& type) {
+  for (const std::size_t bytes : sizes) {
+    if (bytes >= bench::bytes_of(type)) continue;
+    throw CLI::ValidationError("--sizes", fmt::format("{} bytes are less than one {}, which has {}",
+                                                      bytes, type, bench::bytes_of(type)));
   }
-  return app.exit(error);
 }
 
 }  // namespace
@@ -204,21 +266,18 @@ int main(int argc, char** argv) {
   declare(app, options);
   try {
     app.parse(argc, argv);
-    sizes = parse_sizes(options.sizes);
+    sizes = bench::parse_sizes("--sizes", options.sizes);
+    check_sizes(sizes, options.type);
     bench::check_defined(options.type, options.op);
+    if (options.path == bench::Path::through_host && options.memory != "device" &&
+        options.memory != "managed") {
+      throw CLI::ValidationError("--stage", "wants --memory device or managed");
+    }
   } catch (const CLI::ParseError& error) {
-    return usage(app, error);
+    return bench::usage(app, error);
   } catch (const std::invalid_argument& error) {
-    return usage(app, CLI::ValidationError("--op", error.what()));
+    return bench::usage(app, CLI::ValidationError("--op", error.what()));
   }
 
-  MPI_Init(&argc, &argv);
-  try {
-    run(options, sizes);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "gpuar_bench: {}\n", error.what());
-    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
-  }
-  MPI_Finalize();
-  return EXIT_SUCCESS;
+  return bench::with_mpi("gpuar_bench", argc, argv, [&] { run(options, sizes); });
 }

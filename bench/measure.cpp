@@ -6,6 +6,8 @@
 #include <array>
 #include <climits>
 #include <cmath>
+#include <limits>
+#include <optional>
 #include <stdexcept>
 
 #include "bench/persistent.h"
@@ -16,14 +18,37 @@ namespace {
 constexpr std::uint64_t most_batches = 20;
 constexpr std::array all_forms = {Form::blocking, Form::nonblocking, Form::persistent};
 
+// The detour of what MPI cannot take as it is. Its memory is pinned and kept between calls, which
+// is the best that staging can be.
+class Detour {
+ public:
+  Detour(Data& data, std::size_t bytes)
+      : data_(data), in_(MemoryKind::pinned, bytes), out_(MemoryKind::pinned, bytes) {}
+
+  [[nodiscard]] const Buffer& in() const { return in_; }
+  [[nodiscard]] Buffer& out() { return out_; }
+  void down() { data_.in().read(0, in_.data(), in_.bytes()); }
+  void up() { data_.out().write(0, out_.data(), out_.bytes()); }
+
+ private:
+  Data& data_;
+  Buffer in_, out_;
+};
+
 // One allreduce of the chosen form, complete on return.
 class Caller {
  public:
-  Caller(Form form, int count, Data& data, MPI_Comm comm)
-      : form_(form), count_(count), data_(data), comm_(comm) {
+  Caller(Form form, Path path, std::size_t count, Data& data, MPI_Comm comm)
+      : form_(form),
+        count_(static_cast<int>(count)),
+        type_(data.type()),
+        op_(data.op()),
+        comm_(comm) {
+    if (path == Path::through_host) detour_.emplace(data, count * data.element_bytes());
+    in_ = (detour_ ? detour_->in() : data.in()).data();
+    out_ = (detour_ ? detour_->out() : data.out()).data();
     if (form_ == Form::persistent) {
-      check(allreduce_init(data_.in(), data_.out(), count_, data_.type(), data_.op(), comm_,
-                           &request_));
+      check(allreduce_init(in_, out_, count_, type_, op_, comm_, &request_));
     }
   }
   ~Caller() {
@@ -33,13 +58,19 @@ class Caller {
   Caller& operator=(const Caller&) = delete;
 
   void operator()() {
+    if (detour_) detour_->down();
+    call();
+    if (detour_) detour_->up();
+  }
+
+ private:
+  void call() {
     switch (form_) {
       case Form::blocking:
-        check(MPI_Allreduce(data_.in(), data_.out(), count_, data_.type(), data_.op(), comm_));
+        check(MPI_Allreduce(in_, out_, count_, type_, op_, comm_));
         return;
       case Form::nonblocking:
-        check(MPI_Iallreduce(data_.in(), data_.out(), count_, data_.type(), data_.op(), comm_,
-                             &request_));
+        check(MPI_Iallreduce(in_, out_, count_, type_, op_, comm_, &request_));
         break;
       case Form::persistent:
         check(MPI_Start(&request_));
@@ -48,15 +79,18 @@ class Caller {
     check(MPI_Wait(&request_, MPI_STATUS_IGNORE));
   }
 
- private:
   static void check(int code) {
     if (code != MPI_SUCCESS) throw std::runtime_error(fmt::format("MPI error {}", code));
   }
 
   Form form_;
   int count_;
-  Data& data_;
+  MPI_Datatype type_;
+  MPI_Op op_;
   MPI_Comm comm_;
+  std::optional<Detour> detour_;
+  const void* in_ = nullptr;
+  void* out_ = nullptr;
   MPI_Request request_ = MPI_REQUEST_NULL;
 };
 
@@ -96,17 +130,36 @@ struct Batches {
   std::uint64_t number, calls_each;
 };
 
-// Rank 0 decides from a first timing how many calls fill the time; all follow.
+// Rank 0 decides from first timings how many calls fill the time; all follow. The least of several:
+// a disturbed one would leave too few calls to tell anything.
 Batches plan_batches(Caller& call, const Effort& effort, MPI_Comm comm) {
   std::uint64_t calls = effort.iterations;
   if (calls == 0) {
-    const double seconds = std::max(time_batch(call, 1, comm), 1e-8);
+    double seconds = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < 3; ++i) seconds = std::min(seconds, time_batch(call, 1, comm));
+    seconds = std::max(seconds, 1e-8);
     calls = static_cast<std::uint64_t>(std::ceil(effort.min_seconds / seconds));
     calls = std::clamp<std::uint64_t>(calls, 3, 10'000'000);
     MPI_Bcast(&calls, 1, MPI_UINT64_T, 0, comm);
   }
   const std::uint64_t number = std::min(calls, most_batches);
   return {number, (calls + number - 1) / number};
+}
+
+// Seconds per call of each batch, on all ranks: as many batches as there is time for.
+std::vector<double> time_batches(Caller& call, const Batches& batches, double most_seconds,
+                                 MPI_Comm comm) {
+  std::vector<double> seconds;
+  const double start = MPI_Wtime();
+  double spent = 0;  // as rank 0 sees it
+  while (seconds.size() < batches.number && spent < most_seconds) {
+    std::array<double, 2> of_batch = {time_batch(call, batches.calls_each, comm),
+                                      MPI_Wtime() - start};
+    MPI_Bcast(of_batch.data(), 2, MPI_DOUBLE, 0, comm);
+    seconds.push_back(of_batch[0]);
+    spent = of_batch[1];
+  }
+  return seconds;
 }
 
 double quantile(const std::vector<double>& sorted, double q) {
@@ -136,6 +189,10 @@ const char* name_of(Form form) {
   return "unknown";
 }
 
+const char* name_of(Path path) {
+  return path == Path::direct ? "direct" : "through host";
+}
+
 std::vector<std::string> form_names() {
   std::vector<std::string> names;
   names.reserve(std::size(all_forms));
@@ -148,26 +205,24 @@ Form form_named(const std::string& name) {
                        [&](Form form) { return name == name_of(form); });
 }
 
-Sample measure(Form form, std::size_t bytes, const Effort& effort, Data& data,
+Sample measure(Form form, Path path, std::size_t bytes, const Effort& effort, Data& data,
                const ServedCounter& served, MPI_Comm comm) {
   const std::size_t count = bytes / data.element_bytes();
   if (count > INT_MAX) {
     throw std::runtime_error(fmt::format("{} elements are more than an int counts", count));
   }
-  Caller call(form, static_cast<int>(count), data, comm);
+  Caller call(form, path, count, data, comm);
 
   verify(call, count, data, comm);
   for (std::uint64_t i = 0; i < effort.warmup; ++i) call();
   const Batches batches = plan_batches(call, effort, comm);
 
-  std::vector<double> seconds(batches.number);
   const std::uint64_t served_before = served.calls();
-  for (double& batch : seconds) batch = time_batch(call, batches.calls_each, comm);
-  const std::uint64_t timed_calls = batches.number * batches.calls_each;
+  std::vector<double> seconds = time_batches(call, batches, effort.most_seconds, comm);
+  const std::uint64_t timed_calls = seconds.size() * batches.calls_each;
   const bool all_served = served.calls() - served_before >= timed_calls;
   verify(call, count, data, comm);
 
-  MPI_Bcast(seconds.data(), static_cast<int>(seconds.size()), MPI_DOUBLE, 0, comm);
   std::sort(seconds.begin(), seconds.end());
   return {form,
           bytes,

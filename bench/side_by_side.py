@@ -19,14 +19,20 @@ BENCH = BUILD / "bench" / "gpuar_bench"
 FORMS = ("blocking", "nonblocking", "persistent")
 
 
+def positive(text):
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of 1 or more")
+    return int(text)
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(
         prog="bench/run",
         description="Installs what is missing, builds, and times gpuar side by side with stock "
         "Open MPI. Every element of every result is checked.",
     )
-    parser.add_argument("--ranks", type=int, default=2, help="ranks (default: 2)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of gpuar, stock (default: 5)")
+    parser.add_argument("--ranks", type=positive, default=2, help="ranks (default: 2)")
+    parser.add_argument("--rounds", type=positive, default=5, help="rounds of gpuar, stock (default: 5)")
     parser.add_argument("--sizes", default="8:64M", help="as of gpuar_bench (default: 8:64M)")
     parser.add_argument("--op", default="sum", help="as of gpuar_bench (default: sum)")
     parser.add_argument("--type", default="float", help="as of gpuar_bench (default: float)")

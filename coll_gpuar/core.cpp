@@ -2,13 +2,18 @@
 #include "coll_gpuar/core.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sched.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <exception>
 #include <new>
 
+#include "coll_gpuar/call_range.h"
 #include "coll_gpuar/process.h"
+#include "cuda_reduce/ranges.h"
 #include "cuda_reduce/reduce.h"
 
 namespace {
@@ -19,76 +24,47 @@ void tell(char* why, std::size_t bytes, const std::string& text) {
   if (why && bytes > 0) std::snprintf(why, bytes, "%s", text.c_str());
 }
 
-gpuar::WireParameters wire_parameters(const gpuar_params& params) {
-  gpuar::WireParameters wire;
-  wire.algorithm = params.algorithm ? params.algorithm : "auto";
-  wire.priority = params.priority;
-  wire.segment_size = params.segment_size;
-  wire.pipeline_depth = params.pipeline_depth;
-  wire.reproducible = params.reproducible;
-  wire.test_node_size = params.test_node_size ? params.test_node_size : "";
-  return wire;
-}
-
-// Reads the parameters into a core; false with `why` if one of them makes no sense.
-bool read_params(const gpuar_params& params, gpuar_core& core, std::string& why) {
-  core.params = params;
-  core.algorithm = params.algorithm ? params.algorithm : "auto";
-  core.test_node_size = params.test_node_size ? params.test_node_size : "";
-  core.params.algorithm = core.algorithm.c_str();
-  core.params.test_node_size = core.test_node_size.c_str();
-  if (!gpuar::parse_algorithm(core.algorithm, core.forced.algorithm, why)) return false;
-  const auto sizes = gpuar::parse_node_sizes(core.test_node_size);
-  if (!sizes) {
-    why = fmt::format("coll_gpuar_test_node_size is \"{}\"; give a number, or a list such as 1,3",
-                      core.test_node_size);
-    return false;
-  }
-  if (params.pipeline_depth < 0) {
-    why = fmt::format("coll_gpuar_pipeline_depth is {}; give 0 (chosen) or more",
-                      params.pipeline_depth);
-    return false;
-  }
-  core.pretend_nodes = *sizes;
-  core.forced.segment_bytes = params.segment_size;
-  core.forced.depth = static_cast<std::uint32_t>(params.pipeline_depth);
-  return true;
-}
-
-void count_call(gpuar_core& core) {
+void begin_call(gpuar_core& core, gpuar::Run& run) {
   core.active.fetch_add(1, std::memory_order_acq_rel);
   if (core.helper.joinable()) core.wake.notify_one();
+  if (core.shows_ranges) [[unlikely]]
+    run.range = gpuar::begin_call_range(run);
 }
 
-// Binds a run to a call. nullptr, with the error logged, if no plan can be made.
-gpuar::Run* bind(gpuar_comm& comm, const gpuar_args& args, gpuar::MessageKind kind) {
-  try {
-    const PlanKey key{args.count, args.element_bytes, args.commutative, args.custom != nullptr};
-    gpuar::Run* run = comm.core->engine.take();
-    run->comm = &comm;
-    run->plan = comm.plan(key);
-    run->binding.in = static_cast<const std::byte*>(args.in);
-    run->binding.out = static_cast<std::byte*>(args.out);
-    run->binding.reduction = {args.custom ? nullptr : gpuar::host_reduce(args.op, args.type),
-                              args.custom, args.custom_context};
-    run->kind = kind;
-    run->round = 0;
-    return run;
-  } catch (const std::exception& error) {
-    comm.core->log(fmt::format("gpuar: {}: no plan for {} elements of {} bytes on rank {}: {}",
-                               comm.name, args.count, args.element_bytes, comm.rank, error.what()));
-    return nullptr;
+void end_range_of(const gpuar_core& core, const gpuar::Run& run) {
+  if (core.shows_ranges && !run.own) [[unlikely]]
+    gpuar::end_range(run.range);
+}
+
+void count_fallback(gpuar::Verdict::Cause cause) {
+  uint64_t* counter = &counters.fallbacks_different;
+  if (cause == gpuar::Verdict::Cause::missing) counter = &counters.fallbacks_missing;
+  if (cause == gpuar::Verdict::Cause::refusing) counter = &counters.fallbacks_refusing;
+  __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+// Counters that others keep. With the lock held.
+void take_stock(const gpuar_core& core) {
+  counters.pool_bytes = core.engine.pooled_bytes();
+  counters.bytes_sent = core.transport.bytes_sent();
+  counters.messages_sent = core.transport.messages_sent();
+  counters.kernel_launches = core.cuda->launches();
+  counters.device_copies = core.cuda->copies();
+  if (core.report) {
+    counters.time_ns = core.report->totals().time_ns;
+    counters.wait_ns = core.report->totals().wait_ns;
   }
 }
 
 // With the lock held, or with nobody else about.
 void release(gpuar_comm* comm) {
   if (--comm->references > 0) return;
+  if (comm->journal) comm->core->report->keep(*comm);
   comm->core->engine.remove(*comm);
   delete comm;
 }
 
-void* resolve(gpuar::Comm& base, gpuar::Rank rank) {
+void* resolve(gpuar::Comm& base, gpuar::Rank rank) try {
   auto& comm = static_cast<gpuar_comm&>(base);
   gpuar_core& core = *comm.core;
   const std::uint64_t process = comm.processes[static_cast<std::size_t>(rank)];
@@ -96,15 +72,40 @@ void* resolve(gpuar::Comm& base, gpuar::Rank rank) {
   if (!member.peer) {
     const auto address = fetch_published(comm.directory.address, comm.directory.context, process);
     if (address.empty()) return nullptr;
-    member.peer = core.transport.connect(address.data(), address.size());
+    member.peer =
+        core.transport.connect(address.data(), address.size(),
+                               core.is_here(member) ? gpuar::Where::here : gpuar::Where::elsewhere);
   }
   return member.peer;
+} catch (const std::bad_alloc&) {
+  return nullptr;
 }
 
 void log_error(gpuar::Comm& comm, const std::string& what) {
   static_cast<gpuar_comm&>(comm).core->log(
       fmt::format("gpuar: allreduce on {} fails on rank {}: {}; this communicator is unusable now",
                   comm.name, comm.rank, what));
+}
+
+// Scratch of the device's pools lives long: UCX registers it once.
+void map_block(void* transport, void* block, std::size_t bytes, gpuar::MemoryKind kind) {
+  static_cast<gpuar::UcxTransport*>(transport)->map(block, bytes, kind);
+}
+void unmap_block(void* transport, void* block) {
+  static_cast<gpuar::UcxTransport*>(transport)->unmap(block);
+}
+
+void take_note(gpuar::Comm& base, const gpuar::MessageHeader& note) {
+  auto& comm = static_cast<gpuar_comm&>(base);
+  if (comm.core->checking) comm.core->checking->take_note(comm, note);
+}
+
+// Whatever looks after calls besides the engine. It may find no memory: then another time.
+void look_after_calls(gpuar_core& core) try {
+  if (core.checking) [[unlikely]]
+    core.checking->poll();
+  core.watch.poll(core);
+} catch (const std::bad_alloc&) {
 }
 
 // What pop_finished() yields, copied out so that callbacks run with no lock held.
@@ -120,7 +121,8 @@ std::size_t collect(gpuar_core& core, std::span<Delivery> deliveries) {
   while (count < deliveries.size()) {
     gpuar::Run* run = core.engine.pop_finished();
     if (!run) break;
-    const bool once = run->kind == gpuar::MessageKind::call;
+    const bool once = run->kind != gpuar::MessageKind::persistent;
+    end_range_of(core, *run);
     deliveries[count++] = {run->done, run->user, error_code(run->status),
                            once ? static_cast<gpuar_comm*>(run->comm) : nullptr};
     if (once) core.engine.give(run);
@@ -128,7 +130,36 @@ std::size_t collect(gpuar_core& core, std::span<Delivery> deliveries) {
   return count;
 }
 
+bool is_complete(const gpuar::Run& run) {
+  return run.complete.load(std::memory_order_acquire);
+}
+
+void wait_and_spin(gpuar_core& core, const gpuar::Run& run, void (*wait)()) {
+  for (int i = 0; i < core.live->spin && !is_complete(run); ++i) gpuar_progress(&core);
+  while (!is_complete(run)) wait();
+}
+
+// For ranks that share cores: the fewer system calls each of them makes in its turn, the sooner it
+// is the next one's. Open MPI's progress makes several where it has TCP connections of its own, so
+// it has one turn in a few.
+void wait_and_yield(gpuar_core& core, const gpuar::Run& run, void (*wait)()) {
+  constexpr int most_polls = 16;
+  const int polls = std::min(core.live->spin, most_polls);
+  while (!is_complete(run)) {
+    for (int i = 0; i < polls && !is_complete(run); ++i) {
+      if (gpuar_progress(&core) == 0) sched_yield();
+    }
+    if (!is_complete(run)) wait();
+  }
+}
+
 }  // namespace
+
+void count_device_call(const gpuar::Run& run) {
+  if (!run.device.gpu) return;
+  ++counters.device_calls;
+  if (run.device.carry == gpuar::Carry::through_host) ++counters.through_host;
+}
 
 extern "C" {
 
@@ -145,8 +176,17 @@ int gpuar_core_open(const gpuar_params* params, gpuar_core** out, char* why, siz
       tell(why, why_bytes, reason);
       return GPUAR_ERR;
     }
+    gpuar::CudaOptions cuda;
+    cuda.pool_bound = cuda.pinned_bound = params->pool_size;
+    cuda.test_fault = params->test_fault;
+    cuda.log = params->log;
+    cuda.blocks = {&core->transport, map_block, unmap_block};
+    core->cuda.emplace(cuda);
+    core->find_place();
     gpuar::UcxOptions options;
     options.eager_limit = params->eager_limit;
+    options.mailbox_limit = params->mailbox_size;
+    options.net_devices = fmt::format("{}", fmt::join(core->nics.devices, ","));
     options.log = params->log;
     if (core->transport.open(core->engine.handler(), options, reason) != gpuar::Status::ok) {
       tell(why, why_bytes, reason);
@@ -154,8 +194,9 @@ int gpuar_core_open(const gpuar_params* params, gpuar_core** out, char* why, siz
     }
     core->record.version = GPUAR_VERSION;
     core->record.parameters = wire_parameters(*params);
-    core->record.place = gpuar::discover_place();
+    core->read_tuning_file();
     core->record_size = gpuar::encode(core->record, core->record_bytes);
+    core->shows_ranges = gpuar::profiler_takes_ranges();
     gpuar_core_set_threads(core.get(), params->thread_multiple, params->yield);
     if (params->progress_thread) core->start_helper();
     *out = core.release();
@@ -171,6 +212,11 @@ void gpuar_core_set_threads(gpuar_core* core, bool thread_multiple, bool yield) 
   core->yield = yield;
 }
 
+void gpuar_core_take_stock(gpuar_core* core) {
+  const CoreLock lock(*core);
+  take_stock(*core);
+}
+
 void gpuar_core_flush(gpuar_core* core) {
   if (!core) return;
   const CoreLock lock(*core);
@@ -178,12 +224,15 @@ void gpuar_core_flush(gpuar_core* core) {
   if (core->transport.flush(seconds) != gpuar::Status::ok) {
     core->log("gpuar: data is still on its way after 2 s at MPI_Finalize; a peer may be gone");
   }
+  take_stock(*core);
 }
 
 void gpuar_core_close(gpuar_core* core) {
   if (!core) return;
   core->stop_helper();
+  core->tell_about_peers();
   core->transport.close();
+  core->cuda->close();
   delete core;
 }
 
@@ -196,19 +245,6 @@ size_t gpuar_core_address(const gpuar_core* core, const void** bytes) {
   const auto address = core->transport.address();
   *bytes = address.data();
   return address.size();
-}
-
-size_t gpuar_refusal(const gpuar_params* params, const char* why, uint8_t out[GPUAR_RECORD_MAX]) {
-  static_assert(GPUAR_RECORD_MAX == gpuar::record_capacity);
-  gpuar::Record record;
-  record.version = GPUAR_VERSION;
-  record.refusal = why && *why ? why : "unknown reason";
-  record.parameters = wire_parameters(*params);
-  record.place = gpuar::discover_place();
-  gpuar::RecordBytes bytes{};
-  const std::size_t size = gpuar::encode(record, bytes);
-  std::copy_n(bytes.begin(), size, out);
-  return size;
 }
 
 int gpuar_comm_create(gpuar_core* core, const gpuar_comm_desc* desc, gpuar_comm** out, char* why,
@@ -224,31 +260,53 @@ int gpuar_comm_create(gpuar_core* core, const gpuar_comm_desc* desc, gpuar_comm*
       places[i] = &member.record.place;
       if (!member.published) break;  // one is enough, and each may cost seconds to ask for
     }
+    core->tell_about_tuning(records, desc->rank);
     const gpuar::Verdict verdict = gpuar::judge(records);
     if (!verdict.served) {
       tell(why, why_bytes, verdict.sentence);
+      if (size > 1) count_fallback(verdict.cause);
       return GPUAR_ERR_DECLINED;
     }
-    const gpuar::Layout layout = gpuar::make_layout(places, core->pretend_nodes);
+    const gpuar::Layout layout = core->layout_of({desc->processes, size}, places);
+    core->tell_about(*desc, layout, places);
     auto comm = std::make_unique<gpuar_comm>();
     comm->core = core;
     comm->id = {desc->id_high, desc->id_low};
     comm->rank = desc->rank;
     comm->size = desc->size;
-    comm->name = desc->name ? desc->name : "communicator";
+    comm->name = desc->name && *desc->name != '\0'
+                     ? desc->name
+                     : fmt::format("an unnamed communicator of {} ranks", desc->size);
     comm->peers.resize(size);
     comm->resolve = resolve;
     comm->log = log_error;
+    comm->take_note = take_note;
     comm->processes.assign(desc->processes, desc->processes + size);
     comm->directory = *desc->directory;
     comm->layout = {static_cast<std::uint32_t>(layout.nodes),
-                    static_cast<std::uint32_t>(layout.largest_node), layout.oversubscribed};
+                    static_cast<std::uint32_t>(layout.largest_node),
+                    layout.oversubscribed,
+                    layout.cache_per_rank,
+                    static_cast<std::uint32_t>(layout.smallest_node),
+                    gpuar::grouping_of(layout.node_of),
+                    static_cast<std::uint32_t>(layout.shared_threads)};
+    comm->forced = core->forced;
+    comm->reproducible = core->params.reproducible;
+    comm->wanted = core->expect;
+    comm->take_hints(*desc);
+    comm->expect = gpuar_core::expectation(comm->wanted, records);
     const CoreLock lock(*core);
+    if (core->report) comm->journal = core->report->journal(*comm, places);
+    if (core->tracing) {
+      comm->traced_as = core->tracing->trace().add_communicator(
+          {gpuar::key_of(*comm), comm->name, comm->size, comm->rank});
+    }
+    comm->nodes = &*core->layouts.insert(layout.node_of).first;
     core->engine.add(*comm);
     *out = comm.release();
     return GPUAR_OK;
-  } catch (const std::bad_alloc&) {
-    tell(why, why_bytes, "out of memory");
+  } catch (const std::exception& error) {
+    tell(why, why_bytes, error.what());
     return GPUAR_ERR_NO_MEMORY;
   }
 }
@@ -259,8 +317,10 @@ void gpuar_comm_release(gpuar_comm* comm) {
   release(comm);
 }
 
-bool gpuar_can_reduce(gpuar_op op, gpuar_type type) {
-  return gpuar::host_reduce(op, type) != nullptr;
+void gpuar_abandon(gpuar_comm* comm, int status, const char* why) {
+  const CoreLock lock(*comm->core);
+  comm->core->engine.abandon(
+      *comm, status == GPUAR_ERR_NO_MEMORY ? gpuar::Status::no_memory : gpuar::Status::failed, why);
 }
 
 int gpuar_allreduce(gpuar_comm* comm, const gpuar_args* args, void (*wait)(void)) {
@@ -268,35 +328,40 @@ int gpuar_allreduce(gpuar_comm* comm, const gpuar_args* args, void (*wait)(void)
   gpuar::Run* run = nullptr;
   {
     const CoreLock lock(core);
-    run = bind(*comm, *args, gpuar::MessageKind::call);
-    if (!run) return GPUAR_ERR;
+    run = bind(*comm, *args, gpuar::MessageKind::call, gpuar::CallForm::blocking);
+    if (!run) return GPUAR_ERR_NO_MEMORY;
     run->done = nullptr;
     ++counters.blocking;
-    count_call(core);
+    begin_call(core, *run);
     core.engine.start(*run);
   }
-  const int spins = core.yield ? 0 : core.params.spin;
-  for (int i = 0; i < spins && !run->complete.load(std::memory_order_acquire); ++i) {
-    gpuar_progress(&core);
+  if (core.yield) {
+    wait_and_yield(core, *run, wait);
+  } else {
+    wait_and_spin(core, *run, wait);
   }
-  while (!run->complete.load(std::memory_order_acquire)) wait();
   const CoreLock lock(core);
   const int status = error_code(run->status);
+  end_range_of(core, *run);
   core.engine.give(run);
   core.active.fetch_sub(1, std::memory_order_acq_rel);
   return status;
 }
 
-int gpuar_iallreduce(gpuar_comm* comm, const gpuar_args* args, gpuar_done done, void* user) {
+int gpuar_iallreduce(gpuar_comm* comm, gpuar_stream stream, const gpuar_args* args, gpuar_done done,
+                     void* user) {
   gpuar_core& core = *comm->core;
   const CoreLock lock(core);
-  gpuar::Run* run = bind(*comm, *args, gpuar::MessageKind::call);
-  if (!run) return GPUAR_ERR;
+  gpuar::Run* run = bind(
+      *comm, *args,
+      stream == GPUAR_STREAM_INTERNAL ? gpuar::MessageKind::internal : gpuar::MessageKind::call,
+      gpuar::CallForm::nonblocking);
+  if (!run) return GPUAR_ERR_NO_MEMORY;
   run->done = done;
   run->user = user;
   ++comm->references;
   ++counters.nonblocking;
-  count_call(core);
+  begin_call(core, *run);
   core.engine.start(*run);
   return GPUAR_OK;
 }
@@ -305,12 +370,10 @@ int gpuar_allreduce_init(gpuar_comm* comm, const gpuar_args* args, gpuar_done do
                          gpuar_call** call) {
   *call = nullptr;
   const CoreLock lock(*comm->core);
-  gpuar::Run* run = bind(*comm, *args, gpuar::MessageKind::persistent);
-  if (!run) return GPUAR_ERR;
+  gpuar::Run* run = bind(*comm, *args, gpuar::MessageKind::persistent, gpuar::CallForm::persistent);
+  if (!run) return GPUAR_ERR_NO_MEMORY;
   run->done = done;
   run->user = user;
-  run->sequence = static_cast<std::uint32_t>(comm->persistent.size());
-  comm->persistent.push_back(run);
   ++comm->references;
   *call = reinterpret_cast<gpuar_call*>(run);
   return GPUAR_OK;
@@ -321,8 +384,13 @@ int gpuar_call_start(gpuar_call* call) {
   gpuar_core& core = *static_cast<gpuar_comm*>(run->comm)->core;
   const CoreLock lock(core);
   ++run->round;
+  if (run->check) [[unlikely]] {
+    core.checking->start(*run->check);
+    core.checking->hold_back(*run->check, *run);
+  }
   ++counters.persistent;
-  count_call(core);
+  count_device_call(*run);
+  begin_call(core, *run);
   core.engine.start(*run);
   return GPUAR_OK;
 }
@@ -333,6 +401,8 @@ void gpuar_call_free(gpuar_call* call) {
   gpuar_core& core = *comm->core;
   const CoreLock lock(core);
   comm->persistent[run->sequence] = nullptr;
+  if (run->check) core.checking->free(run->check);
+  std::erase_if(comm->unplanned, [run](const auto& waiting) { return waiting.run == run; });
   core.engine.give(run);
   release(comm);
 }
@@ -346,9 +416,9 @@ int gpuar_progress(gpuar_core* core) {
     const CoreLock lock(*core, std::try_to_lock);
     if (!lock) return 0;
     events = core->engine.progress(gpuar::Caller::program);
+    look_after_calls(*core);
     count = collect(*core, deliveries);
-    counters.bytes_sent = core->transport.bytes_sent();
-    counters.messages_sent = core->transport.messages_sent();
+    take_stock(*core);
   }
   for (std::size_t i = 0; i < count; ++i) {
     const Delivery& delivery = deliveries[i];

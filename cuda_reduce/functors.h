@@ -9,15 +9,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda_reduce/half.h"
 #include "cuda_reduce/types.h"
-
-// Always inlined on the host: the host kernels are compiled for several instruction sets, and an
-// out-of-line copy from one of them could be linked into code that must run on an older processor.
-#if defined(__CUDACC__)
-#define GPUAR_HD __host__ __device__ __forceinline__
-#else
-#define GPUAR_HD [[gnu::always_inline]] inline
-#endif
 
 namespace gpuar {
 
@@ -58,6 +51,8 @@ template <> struct Element<GPUAR_UINT8> : ElementTraits<Family::integer, std::ui
 template <> struct Element<GPUAR_UINT16> : ElementTraits<Family::integer, std::uint16_t> {};
 template <> struct Element<GPUAR_UINT32> : ElementTraits<Family::integer, std::uint32_t> {};
 template <> struct Element<GPUAR_UINT64> : ElementTraits<Family::integer, std::uint64_t> {};
+template <> struct Element<GPUAR_FLOAT16> : ElementTraits<Family::floating, Float16> {};
+template <> struct Element<GPUAR_BFLOAT16> : ElementTraits<Family::floating, BFloat16> {};
 template <> struct Element<GPUAR_FLOAT32> : ElementTraits<Family::floating, float> {};
 template <> struct Element<GPUAR_FLOAT64> : ElementTraits<Family::floating, double> {};
 template <> struct Element<GPUAR_LONG_DOUBLE> : ElementTraits<Family::floating, long double> {};
@@ -111,6 +106,11 @@ constexpr bool is_defined(gpuar_op op, Family family) {
       break;
   }
   return false;
+}
+
+// Whether a result can be divided by the number of ranks, for an average.
+constexpr bool has_average(Family family) {
+  return family == Family::floating || family == Family::complex;
 }
 
 // The type to compute in. Only an ordering needs the sign: all else is the same on the bits, and
@@ -249,6 +249,24 @@ struct Functor<GPUAR_MAXLOC> {
         (left.value > right.value) | ((left.value == right.value) & (left.index < right.index));
     return {left.value > right.value ? left.value : right.value,
             take_left ? left.index : right.index};
+  }
+};
+
+// What makes an average of a sum, once per element. Divided, not multiplied by a reciprocal: the
+// quotient is the correctly rounded one. Of 16-bit types it is rounded to float and then once more;
+// up to 4095 ranks that comes to the same.
+struct Division {
+  template <class T>
+  GPUAR_HD static T apply(T sum, std::int32_t ranks) {
+    return sum / static_cast<T>(ranks);
+  }
+  template <Half T>
+  GPUAR_HD static T apply(T sum, std::int32_t ranks) {
+    return T::round(sum.widen() / static_cast<float>(ranks));
+  }
+  template <class T>
+  GPUAR_HD static Complex<T> apply(Complex<T> sum, std::int32_t ranks) {
+    return {apply(sum.re, ranks), apply(sum.im, ranks)};
   }
 };
 

@@ -4,10 +4,14 @@
 #include "cuda_reduce/host_kernels.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
 #include "cuda_reduce/functors.h"
+#if defined(__F16C__)
+#include "cuda_reduce/host_f16c.h"
+#endif
 
 // Element i depends on element i alone, also where out is left or right. Without this promise the
 // compilers check for overlap at run time, and take the scalar loop for every in-place call.
@@ -80,11 +84,47 @@ void reduce(void* out, const void* left, const void* right, std::size_t count) {
   const auto* l = static_cast<const std::byte*>(left);
   const auto* r = static_cast<const std::byte*>(right);
   const std::size_t end = count * sizeof(T);
+  std::size_t done = 0;
+#if defined(__F16C__)
+  if constexpr (std::is_same_v<T, Float16> && !orders_values(op)) {
+    for (; done + eight_halves <= end; done += eight_halves) {
+      store_halves(o + done, Functor<op>::apply(load_halves(l + done), load_halves(r + done)));
+    }
+  }
+#endif
   if constexpr (vectorizes<T>) {
     GPUAR_VECTOR_LOOP
-    for (std::size_t at = 0; at < end; at += sizeof(T)) reduce_one<op, T>(o + at, l + at, r + at);
+    for (std::size_t at = done; at < end; at += sizeof(T))
+      reduce_one<op, T>(o + at, l + at, r + at);
   } else {
-    for (std::size_t at = 0; at < end; at += sizeof(T)) reduce_one<op, T>(o + at, l + at, r + at);
+    for (std::size_t at = done; at < end; at += sizeof(T))
+      reduce_one<op, T>(o + at, l + at, r + at);
+  }
+}
+
+template <class T>
+GPUAR_HD void divide_one(std::byte* out, const std::byte* in, std::int32_t ranks) {
+  Access<T>::store(out, Division::apply(Access<T>::load(in), ranks));
+}
+
+template <class T>
+void divide(void* out, const void* in, std::size_t count, std::int32_t ranks) {
+  auto* o = static_cast<std::byte*>(out);
+  const auto* i = static_cast<const std::byte*>(in);
+  const std::size_t end = count * sizeof(T);
+  std::size_t done = 0;
+#if defined(__F16C__)
+  if constexpr (std::is_same_v<T, Float16>) {
+    for (; done + eight_halves <= end; done += eight_halves) {
+      store_halves(o + done, load_halves(i + done) / static_cast<float>(ranks));
+    }
+  }
+#endif
+  if constexpr (vectorizes<T>) {
+    GPUAR_VECTOR_LOOP
+    for (std::size_t at = done; at < end; at += sizeof(T)) divide_one<T>(o + at, i + at, ranks);
+  } else {
+    for (std::size_t at = done; at < end; at += sizeof(T)) divide_one<T>(o + at, i + at, ranks);
   }
 }
 
@@ -111,6 +151,20 @@ constexpr ReduceFn kernel() {
   }
 }
 
+template <gpuar_type type>
+constexpr DivideFn divide_kernel() {
+  if constexpr (has_average(Element<type>::family)) {
+    return &divide<typename Element<type>::Type>;
+  } else {
+    return nullptr;
+  }
+}
+
+template <int... type>
+constexpr void fill_divide(HostKernels& table, std::integer_sequence<int, type...>) {
+  ((table.divide[type] = divide_kernel<static_cast<gpuar_type>(type)>()), ...);
+}
+
 template <int op, int... type>
 constexpr void fill_row(HostKernels& table, std::integer_sequence<int, type...>) {
   ((table.at[op][type] = kernel<static_cast<gpuar_op>(op), static_cast<gpuar_type>(type)>()), ...);
@@ -120,6 +174,7 @@ template <int... op>
 constexpr HostKernels make_table(std::integer_sequence<int, op...>) {
   HostKernels table{};
   (fill_row<op>(table, std::make_integer_sequence<int, GPUAR_TYPE_COUNT>{}), ...);
+  fill_divide(table, std::make_integer_sequence<int, GPUAR_TYPE_COUNT>{});
   return table;
 }
 

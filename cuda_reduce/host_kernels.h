@@ -6,8 +6,9 @@
 namespace gpuar {
 
 struct HostKernels {
-  // nullptr: left to a narrower set; in the baseline: not defined by MPI
+  // nullptr: left to a narrower set; in the baseline: not defined
   ReduceFn at[GPUAR_OP_COUNT][GPUAR_TYPE_COUNT];
+  DivideFn divide[GPUAR_TYPE_COUNT];
 };
 
 // host_kernels.cpp is compiled once for each.

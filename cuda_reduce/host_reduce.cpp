@@ -1,4 +1,8 @@
 // Run-time dispatch of the host reductions.
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -15,6 +19,9 @@ HostIsa widest_that_runs() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   // Asks for the processor's feature and for the operating system saving the registers.
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  __get_cpuid(1, &eax, &ebx, &ecx, &edx);
+  if ((ecx & bit_F16C) == 0) return HostIsa::baseline;
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     return HostIsa::avx512;
@@ -28,16 +35,15 @@ std::atomic<HostIsa>& current_isa() {
   return isa;
 }
 
-// The kernel of the widest set up to `widest` that has one.
-ReduceFn find_kernel(HostIsa widest, gpuar_op op, gpuar_type type) {
+// What `pick` finds in the table of the widest set in use that has it.
+template <class Pick>
+auto find_kernel(Pick pick) {
 #if defined(__x86_64__)
-  if (widest >= HostIsa::avx512 && avx512::kernels.at[op][type] != nullptr)
-    return avx512::kernels.at[op][type];
-  if (widest >= HostIsa::avx2 && avx2::kernels.at[op][type] != nullptr)
-    return avx2::kernels.at[op][type];
+  const HostIsa widest = current_isa().load(std::memory_order_relaxed);
+  if (widest >= HostIsa::avx512 && pick(avx512::kernels)) return pick(avx512::kernels);
+  if (widest >= HostIsa::avx2 && pick(avx2::kernels)) return pick(avx2::kernels);
 #endif
-  static_cast<void>(widest);
-  return baseline::kernels.at[op][type];
+  return pick(baseline::kernels);
 }
 
 struct ElementSizes {
@@ -53,7 +59,12 @@ constexpr ElementSizes element_sizes(std::integer_sequence<int, type...>) {
 
 ReduceFn host_reduce(gpuar_op op, gpuar_type type) {
   if (op >= GPUAR_OP_COUNT || type >= GPUAR_TYPE_COUNT) return nullptr;
-  return find_kernel(current_isa().load(std::memory_order_relaxed), op, type);
+  return find_kernel([=](const HostKernels& kernels) { return kernels.at[op][type]; });
+}
+
+DivideFn host_divide(gpuar_type type) {
+  if (type >= GPUAR_TYPE_COUNT) return nullptr;
+  return find_kernel([=](const HostKernels& kernels) { return kernels.divide[type]; });
 }
 
 HostIsa limit_host_isa(HostIsa widest) {
@@ -130,6 +141,10 @@ const char* name_of(gpuar_type type) {
       return "uint32";
     case GPUAR_UINT64:
       return "uint64";
+    case GPUAR_FLOAT16:
+      return "float16";
+    case GPUAR_BFLOAT16:
+      return "bfloat16";
     case GPUAR_FLOAT32:
       return "float32";
     case GPUAR_FLOAT64:

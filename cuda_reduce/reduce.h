@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "cuda_reduce/types.h"
 
@@ -16,13 +17,20 @@ using ReduceFn = void (*)(void* out, const void* left, const void* right, std::s
 // nullptr where MPI does not define the pair (a bitwise operation on float, say).
 ReduceFn host_reduce(gpuar_op op, gpuar_type type);
 
+// out[i] = in[i] / ranks for i < count: what makes an average of a sum. `out` may be `in`. Any
+// alignment. Correctly rounded, in the element's own type; 16-bit types are divided as floats.
+using DivideFn = void (*)(void* out, const void* in, std::size_t count, std::int32_t ranks);
+
+// The host division of a floating or complex type; nullptr of any other.
+DivideFn host_divide(gpuar_type type);
+
 // Instruction sets that the host reductions are built for, from narrow to wide. The results do not
 // depend on the choice, bit by bit.
 enum class HostIsa { baseline, avx2, avx512 };
 
-// Makes host_reduce() give functions of `widest` at most, and returns what that comes to here:
-// never wider than the processor and the build allow. Affects later calls of host_reduce(), from
-// any thread; functions already given out stay valid.
+// Makes host_reduce() and host_divide() give functions of `widest` at most, and returns what that
+// comes to here: never wider than the processor and the build allow. Affects later calls of
+// host_reduce(), from any thread; functions already given out stay valid.
 HostIsa limit_host_isa(HostIsa widest);
 
 // The instruction set that host_reduce() uses now: "baseline", "avx2" or "avx512".

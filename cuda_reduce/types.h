@@ -29,6 +29,8 @@ typedef enum gpuar_type {
   GPUAR_UINT16,
   GPUAR_UINT32,
   GPUAR_UINT64,
+  GPUAR_FLOAT16,  /* IEEE binary16 */
+  GPUAR_BFLOAT16, /* the upper half of a float */
   GPUAR_FLOAT32,
   GPUAR_FLOAT64,
   GPUAR_LONG_DOUBLE,

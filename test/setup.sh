@@ -45,22 +45,74 @@ need_packages() {
     quietly "installing packages" "${install[@]}" "${missing[@]}"
 }
 
-# Configures once (with $GPUAR_SETUP_OPTIONS) and compiles what changed. The folder build/components holds the component and
-# nothing else, as Open MPI wants it of a folder that it searches.
-build_gpuar() {
+# locked COMMAND…: one at a time for all who use this tree.
+locked() {
     local lock
     exec {lock}<"$root"
     flock "$lock"
+    "$@"
+    exec {lock}<&-
+}
+
+has_cuda_toolkit() {
+    local prefix
+    for prefix in /usr/local/cuda /usr/lib/cuda /opt/cuda; do
+        [ -x "$prefix/bin/nvcc" ] && [ -f "$prefix/include/cuda.h" ] && return 0
+    done
+    nvcc --version >/dev/null 2>&1
+}
+
+# need_cuda_toolkit FILE: where the machine has none, fetches the Python wheels that FILE lists: the
+# compiler and the headers. Where they cannot be had, the build goes without, and the lanes on
+# devices say why. Tried once for a build folder.
+need_cuda_toolkit() {
+    locked fetch_cuda_toolkit "$1"
+}
+
+cuda_wheels=$build/cuda-wheels
+fetch_cuda_toolkit() {
+    local why=$build/no-cuda-toolkit pip
+    [ ! -e "$cuda_wheels" ] && [ ! -e "$why" ] || return 0
+    case " ${GPUAR_SETUP_OPTIONS-} " in
+        *" -Dcuda=disabled "* | *" -Dtoolkit="*) return 0 ;;
+    esac
+    has_cuda_toolkit && return 0
+    echo "fetching the CUDA compiler: this machine has none" >&2
+    mkdir -p "$build"
+    pip=(python3 -m pip install --quiet --no-deps --only-binary=:all: --disable-pip-version-check)
+    pip+=(--root-user-action=ignore --retries 1 --timeout 20)
+    rm -rf "$cuda_wheels.part"
+    if ! "${pip[@]}" --target "$cuda_wheels.part" -r "$1" >"$why" 2>&1; then
+        printf 'this machine has no CUDA toolkit, and pip cannot fetch it: %s\n' \
+            "$(tail -n 1 "$why")" >"$why.part"
+        mv "$why.part" "$why"
+        return 0
+    fi
+    rm -f "$why"
+    mv "$cuda_wheels.part" "$cuda_wheels"
+    [ ! -f "$build/build.ninja" ] ||
+        quietly "configuring" meson configure "$build" "-Dtoolkit=$(echo "$cuda_wheels"/nvidia/*)"
+}
+
+# build_gpuar [TARGET…]: configures once (with $GPUAR_SETUP_OPTIONS) and compiles what changed, or of
+# that the targets alone. The folder build/components holds the component and nothing else, as Open
+# MPI wants it of a folder that it searches.
+build_gpuar() {
+    locked compile_gpuar "$@"
+}
+
+compile_gpuar() {
     if [ ! -f "$build/build.ninja" ]; then
         echo "configuring $build" >&2
+        local fetched=()
+        [ ! -e "$cuda_wheels" ] || fetched=("-Dtoolkit=$(echo "$cuda_wheels"/nvidia/*)")
         # shellcheck disable=SC2086 # several options
-        quietly "configuring" meson setup "$build" "$root" ${GPUAR_SETUP_OPTIONS-}
+        quietly "configuring" meson setup "$build" "$root" "${fetched[@]}" ${GPUAR_SETUP_OPTIONS-}
     fi
-    if [ "$(ninja -C "$build" -n 2>/dev/null | tail -n 1)" != "ninja: no work to do." ]; then
+    if [ "$(ninja -C "$build" -n "$@" 2>/dev/null | tail -n 1)" != "ninja: no work to do." ]; then
         echo "compiling" >&2
-        quietly "compiling" ninja -C "$build"
+        quietly "compiling" ninja -C "$build" "$@"
     fi
     mkdir -p "$build/components"
     ln -sfn ../mca_coll_gpuar.so "$build/components/mca_coll_gpuar.so"
-    exec {lock}<&-
 }

@@ -1,18 +1,20 @@
 #include "topo/place.h"
 
-#include <hwloc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <type_traits>
+
+#include "topo/hwloc_topology.h"
 
 namespace gpuar {
 namespace {
 
-using Topology = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>,
-                                 decltype([](hwloc_topology_t t) { hwloc_topology_destroy(t); })>;
 using CpuSet = std::unique_ptr<std::remove_pointer_t<hwloc_cpuset_t>,
                                decltype([](hwloc_cpuset_t s) { hwloc_bitmap_free(s); })>;
 
@@ -28,22 +30,6 @@ std::string boot_id() {
   std::string id;
   std::getline(file, id);
   return id;
-}
-
-// Packages, cores and what hwloc always gives (NUMA nodes, hardware threads); nothing else, because
-// every process of a job pays for it at start-up.
-Topology load_topology() {
-  hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) return nullptr;
-  Topology topology(raw);
-  hwloc_topology_set_all_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
-  hwloc_topology_set_type_filter(raw, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
-  hwloc_topology_set_type_filter(raw, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
-  // hwloc's x86 discovery moves the calling thread over every core in turn. The operating system's
-  // own tables say the same without that.
-  hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
-  if (hwloc_topology_load(raw) != 0) return nullptr;
-  return topology;
 }
 
 // The hardware threads that the calling thread may run on.
@@ -71,6 +57,16 @@ std::int32_t only_object(hwloc_topology_t topology, hwloc_const_cpuset_t binding
   return -1;
 }
 
+std::int32_t cache_kib(hwloc_topology_t topology) {
+  std::uint64_t bytes = 0;
+  hwloc_obj_t cache = nullptr;
+  while ((cache = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_L3CACHE, cache)) != nullptr) {
+    bytes += cache->attr->cache.size;
+  }
+  constexpr std::uint64_t most = std::numeric_limits<std::int32_t>::max();
+  return bytes == 0 ? -1 : static_cast<std::int32_t>(std::min(bytes >> 10, most));
+}
+
 std::int32_t first_core(hwloc_topology_t topology, hwloc_const_cpuset_t binding) {
   hwloc_obj_t core = nullptr;
   while ((core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core)) != nullptr) {
@@ -83,13 +79,18 @@ std::int32_t first_core(hwloc_topology_t topology, hwloc_const_cpuset_t binding)
 
 }  // namespace
 
+bool machine_is_described() {
+  const char* file = std::getenv("HWLOC_XMLFILE");
+  return file != nullptr && *file != '\0';
+}
+
 std::uint64_t host_identity(const std::string& name, const std::string& boot_id) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, 64 bits
-  const auto mix = [&hash](unsigned char byte) { hash = (hash ^ byte) * 0x100000001b3; };
-  for (const char c : name) mix(static_cast<unsigned char>(c));
-  mix(0);  // keeps ("ab", "c") apart from ("a", "bc")
-  for (const char c : boot_id) mix(static_cast<unsigned char>(c));
-  return hash;
+  const auto mixed = [](const std::string& text) {
+    std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, 64 bits
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    return hash ^ hash >> 32;
+  };
+  return mixed(boot_id) << 32 | (mixed(name) & 0xffffffff);
 }
 
 ProcessPlace discover_place() {
@@ -97,14 +98,16 @@ ProcessPlace discover_place() {
   place.host = host_name();
   place.host_id = host_identity(place.host, boot_id());
 
-  const Topology topology = load_topology();
+  const Topology topology = load_topology(TopologyScope::processors);
   if (!topology) return place;
   place.host_threads = hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_PU);
+  place.host_cache_kib = cache_kib(topology.get());
   const CpuSet binding = binding_of(topology.get());
   if (!binding) return place;
   place.threads = hwloc_bitmap_weight(binding.get());
   place.package = only_object(topology.get(), binding.get(), HWLOC_OBJ_PACKAGE);
   place.numa = only_object(topology.get(), binding.get(), HWLOC_OBJ_NUMANODE);
+  place.l3 = only_object(topology.get(), binding.get(), HWLOC_OBJ_L3CACHE);
   if (place.threads < place.host_threads) place.core = first_core(topology.get(), binding.get());
   return place;
 }

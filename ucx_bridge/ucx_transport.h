@@ -2,7 +2,8 @@
 //
 // One context and one worker per process, an endpoint per remote process made at the first send to
 // it. A message is one Active Message: the MessageHeader, compact if it fits, is its user header,
-// the payload its data. Nothing here locks: the engine serialises all calls.
+// the payload its data. Short messages to a process of the same machine go through a mailbox
+// instead, once there is one. Nothing here locks: the engine serialises all calls.
 #pragma once
 
 #include <sys/types.h>
@@ -12,30 +13,52 @@
 #include <deque>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "ucx_bridge/mailbox.h"
 #include "ucx_bridge/transport.h"
 
 struct ucp_am_recv_param;
+struct ucp_config;
 struct ucp_context;
 struct ucp_ep;
+struct ucp_mem;
+struct ucp_rkey;
 struct ucp_worker;
 
 namespace gpuar {
 
 struct UcxOptions {
   std::size_t eager_limit = 0;  // bytes up to which a message is eager; 0: measured defaults
-  bool wakeup = false;          // event_fd() and arm() are wanted (a progress thread)
+  // Network devices as UCX_NET_DEVICES has them ("mlx5_0:1,eth0"), used unless the user has set
+  // that, or transports that have no use for them; empty: UCX chooses.
+  std::string net_devices;
+  bool wakeup = false;  // event_fd() and arm() are wanted (a progress thread): no mailboxes then
+  // Bytes up to which a message goes through a mailbox, at most MailboxWriter::most_bytes; 0: none.
+  std::size_t mailbox_limit = MailboxWriter::most_bytes;
   void (*log)(const char* line) = nullptr;  // one line of trouble, no newline
 };
+
+// Of a remote process, as seen from this one.
+enum class Where : std::uint8_t { here, elsewhere };  // on this host, or on another one
 
 class UcxTransport {
  public:
   // A remote process. Its endpoint appears at the first send.
   struct Process {
     std::vector<std::byte> address;
+    Where where = Where::here;
     ucp_ep* endpoint = nullptr;
     std::size_t eager_limit = 0;
+    MailboxWriter outbox;
+    bool has_mailbox = false;      // the outbox has a reader
+    std::uint8_t short_sends = 0;  // up to the one with which a mailbox is offered
+    std::vector<std::byte> offer;
+    void* closing = nullptr;
+    bool watched = false;  // by UCX: `failed` is set when the connection breaks
+    bool failed = false;
+    bool lost = false;
   };
   using Peer = Process*;
 
@@ -56,8 +79,15 @@ class UcxTransport {
   //   eager        3.8   4.5   5.2   6.7   9.3   18.7  30.5  50.9  75.4  111
   //   rendezvous   28.8  27.4  28.1  30.0  31.7  37.8  46.2  59.0  73.8  90.9
   //
-  // Below where the two meet, because a late receiver keeps what is eager in its memory.
-  static constexpr std::size_t tcp_eager_limit = std::size_t{64} << 10;
+  // On a busy link it costs more than that: its request waits behind the data that fills the queue
+  // in front of the link. An allreduce of 8 MiB, 2 hosts of 2 ranks, 1 Gbit/s, in pieces of
+  //
+  //   KiB                     64    128   256
+  //   eager, ms               73    70    73        the link alone takes 67
+  //   rendezvous, ms                90    105
+  //
+  // A late receiver keeps what is eager in its memory, so it is not used for any size.
+  static constexpr std::size_t tcp_eager_limit = std::size_t{256} << 10;
 
   UcxTransport() = default;
   ~UcxTransport() { close(); }
@@ -79,18 +109,36 @@ class UcxTransport {
 
   // Names a remote process by its address(), once per process: nothing is contacted yet. Valid
   // until close(). Null if memory is out.
-  Peer connect(const void* address, std::size_t bytes);
+  Peer connect(const void* address, std::size_t bytes, Where where);
 
   // The transport contract; see transport.h. A length other than the arrival's makes fetch() give
   // the arrival back and return `truncated`.
   Status send(Peer peer, TransportOp& op, const void* data, std::size_t bytes);
-  Status fetch(const Arrival& arrival, TransportOp& op, void* target, std::size_t bytes);
+  Status send(Peer peer, TransportOp& op, const void* data, std::size_t bytes, MemoryKind kind);
+  Status fetch(const Arrival& arrival, TransportOp& op, void* target, std::size_t bytes,
+               MemoryKind kind = MemoryKind::host);
+  // Device and managed memory only where this UCX has CUDA transports.
+  bool carries(MemoryKind kind) const { return (carried_ >> static_cast<unsigned>(kind) & 1) != 0; }
   void release(const Arrival& arrival);
   unsigned progress();
+
+  // Registers memory that will be sent from and fetched into again and again, so that no transfer
+  // has to; unmap() before it is freed. A hint: where UCX cannot, transfers do as ever. Memory too
+  // small for a rendezvous is left alone: such data is copied.
+  void map(void* data, std::size_t bytes, MemoryKind kind);
+  void unmap(void* data);
+  std::size_t mapped() const { return mapped_.size(); }
 
   // Asks UCX to give `op` up. UCX cannot take an Active Message back, so `done` comes when the peer
   // has had it, or refused it; from a peer that died it never comes.
   void cancel(TransportOp& op);
+
+  // The process is gone, or given up: nothing is sent to it any more. Where UCX watches the
+  // connection it is cut, and what is under way ends from within progress(); elsewhere it never
+  // ends. Whether a connection is found broken is up to the network: of a process on this host, of
+  // one that InfiniBand reaches, and of one that nothing was sent to, it never is.
+  void lose(Peer peer);
+  static bool is_broken(Peer peer) { return peer->failed; }
 
   // Progresses until all eager data has left this process, at most `seconds`.
   Status flush(double seconds);
@@ -100,21 +148,58 @@ class UcxTransport {
   int event_fd() const { return event_fd_; }
   Status arm();
 
+  // Whether UCX was given UcxOptions::net_devices.
+  bool uses_net_devices() const { return uses_net_devices_; }
+
   std::uint64_t messages_sent() const { return messages_sent_; }
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
   // "UCX 1.13.1"
   static std::string version();
-  // The transports to `peer`, as "posix/memory, cma/memory"; "not connected" before the first send.
+  // One sentence for people: the UCX that this process has mapped (another library may have brought
+  // its own), what memory it carries, and a warning if gpuar was built for another one.
+  std::string describe_library() const;
+  // What UCX can use here, as "tcp/eth0", "sysv/memory".
+  std::vector<std::string> transports() const;
+  // The transports to `peer`, as "posix/memory, cma/memory, mailbox"; "not connected" before the
+  // first send.
   static std::string describe(Peer peer);
 
  private:
+  // Of Active Messages.
+  static constexpr unsigned message_id = 0;
+  static constexpr unsigned mailbox_offer_id = 1;
+
+  struct Mailboxes {
+    std::size_t limit = 0;
+    ucp_mem* memory = nullptr;
+    Mailbox* boxes = nullptr;  // those that this process may offer
+    std::size_t offered = 0;
+    std::vector<MailboxReader> inboxes;          // of others
+    std::vector<ucp_rkey*> keys;                 // of the inboxes
+    std::vector<std::vector<std::byte>> offers;  // of others, not settled
+    bool news = false;                           // one of these may be settled now
+  };
+
   Status make_context(const UcxOptions& options, std::string& why);
+  void use_net_devices(ucp_config* config, const std::string& devices);
+  void ask_memory_types();
   Status make_worker(std::string& why);
   Status prepare_worker(const UcxOptions& options, std::string& why);
   Status make_endpoint(Process& peer);
+  Status send_from(MemoryKind kind, Peer peer, TransportOp& op, const void* data,
+                   std::size_t bytes);
   void close_endpoints();
+  bool make_mailboxes();
+  void consider_mailbox(Process& peer);
+  void offer_mailbox(Process& peer);
+  void take_offer(const void* data, std::size_t bytes);
+  void accept_offers();
+  bool settle(const std::vector<std::byte>& offer);
+  unsigned read_mailboxes();
+  void close_mailboxes();
   void refuse(const char* reason, std::size_t length);
+  Taken deliver(const void* header, std::size_t header_length, const Arrival& arrival);
   int arrived(const void* header, std::size_t header_length, void* data, std::size_t length,
               const ucp_am_recv_param& param);
 
@@ -129,9 +214,14 @@ class UcxTransport {
   void (*log_)(const char* line) = nullptr;
   std::vector<std::byte> address_;
   std::deque<Process> processes_;
+  std::unordered_map<void*, ucp_mem*> mapped_;
+  Mailboxes mail_;
+  unsigned carried_ = 0;   // a bit for each MemoryKind
+  bool only_tcp_ = false;  // no other network is open
   int event_fd_ = -1;
   pid_t owner_ = 0;  // the process that opened it
   bool closing_ = false;
+  bool uses_net_devices_ = false;
 };
 
 }  // namespace gpuar

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <concepts>
 #include <optional>
+#include <sstream>
 
 namespace gpuar {
 namespace {
@@ -13,15 +14,18 @@ namespace {
 //     u32 magic   u16 protocol   u16 size of the whole record   text version   text host
 //   then, in this protocol:
 //     text refusal
-//     i32 priority   text algorithm   u64 segment_size   i32 pipeline_depth   u8 reproducible text
-//     test_node_size u64 host_id   i32 package   i32 numa   i32 core   i32 threads   i32
-//     host_threads
+//     i32 priority   text algorithm   u64 segment_size   i32 pipeline_depth   u8 reproducible
+//     text test_node_size   text expect   u64 tuning   u8 report   u8 trace   u8 check
+//     u64 host_id   i32 package   i32 numa   i32 core   i32 threads   i32 host_threads
+//     i32 host_cache_kib   i32 l3   u64 gpu   i32 gpu_index
+//     u8 has_gpu   u8 tuning_broken
+//     i32 pid   u64 started   u64 space
 constexpr std::uint32_t magic = 0x72617067;  // "gpar"
 constexpr std::size_t size_offset = 6;
 constexpr std::size_t version_limit = 32;
 constexpr std::size_t text_limit = 64;  // host names (as Linux has it) and parameters
 constexpr std::size_t refusal_limit = 160;
-static_assert(8 + (1 + version_limit) + 3 * (1 + text_limit) + (1 + refusal_limit) + 17 + 28 <=
+static_assert(8 + (1 + version_limit) + 4 * (1 + text_limit) + (1 + refusal_limit) + 28 + 50 + 20 <=
               record_capacity);
 
 bool is_control(char c) {
@@ -117,7 +121,7 @@ class Reader {
 };
 
 std::string misfit(const WireParameters& parameters) {
-  for (const auto* text : {&parameters.algorithm, &parameters.test_node_size}) {
+  for (const auto* text : {&parameters.algorithm, &parameters.test_node_size, &parameters.expect}) {
     if (text->size() > text_limit) {
       return "the parameter value \"" + text->substr(0, 24) + "...\" is longer than " +
              std::to_string(text_limit) + " bytes";
@@ -144,11 +148,25 @@ std::optional<Record> read(std::span<const std::uint8_t> bytes) {
   record.parameters.pipeline_depth = in.number<std::int32_t>();
   record.parameters.reproducible = in.flag();
   record.parameters.test_node_size = in.text(text_limit);
+  record.parameters.expect = in.text(text_limit);
+  record.parameters.tuning = in.number<std::uint64_t>();
+  record.parameters.report = in.flag();
+  record.parameters.trace = in.flag();
+  record.parameters.check = in.flag();
   record.place.host_id = in.number<std::uint64_t>();
-  for (auto* field : {&record.place.package, &record.place.numa, &record.place.core,
-                      &record.place.threads, &record.place.host_threads}) {
+  for (auto* field :
+       {&record.place.package, &record.place.numa, &record.place.core, &record.place.threads,
+        &record.place.host_threads, &record.place.host_cache_kib, &record.place.l3}) {
     *field = in.index();
   }
+  record.place.gpu = in.number<std::uint64_t>();
+  record.place.gpu_index = in.index();
+  record.has_gpu = in.flag();
+  record.tuning_broken = in.flag();
+  record.process.pid = in.number<std::int32_t>();
+  in.expect(record.process.pid >= 0);
+  record.process.started = in.number<std::uint64_t>();
+  record.process.space = in.number<std::uint64_t>();
   if (!in.good() || !in.at_end()) return std::nullopt;
   return record;
 }
@@ -189,6 +207,14 @@ std::string quoted(const std::string& text) {
   return '"' + text + '"';
 }
 
+std::string tuning_text(const Record& record) {
+  if (record.parameters.tuning == 0)
+    return record.tuning_broken ? "none, for it cannot be used," : "none";
+  std::ostringstream text;
+  text << "one of hash " << std::hex << record.parameters.tuning;
+  return text.str();
+}
+
 std::string difference(const Record& first, std::size_t rank, const Record& other) {
   if (first.protocol == other.protocol && first.version == other.version &&
       first.parameters == other.parameters) {
@@ -208,7 +234,14 @@ std::string difference(const Record& first, std::size_t rank, const Record& othe
                     std::to_string(b.pipeline_depth));
   compare.parameter("reproducible", std::to_string(static_cast<int>(a.reproducible)),
                     std::to_string(static_cast<int>(b.reproducible)));
+  compare.parameter("expect", quoted(a.expect), quoted(b.expect));
+  compare.parameter("report", a.report ? "on" : "off", b.report ? "on" : "off");
+  compare.parameter("trace", a.trace ? "on" : "off", b.trace ? "on" : "off");
+  compare.parameter("check", std::to_string(static_cast<int>(a.check)),
+                    std::to_string(static_cast<int>(b.check)));
   compare.parameter("test_node_size", quoted(a.test_node_size), quoted(b.test_node_size));
+  compare.item("the tuning file in use (coll_gpuar_tuning_file)", tuning_text(first),
+               tuning_text(other), "give every rank a file of the same content");
   return std::move(compare).sentence();
 }
 
@@ -222,6 +255,11 @@ std::string complaint(std::span<const Record* const> members, std::size_t rank) 
   }
   if (!record->refusal.empty()) return who(rank, *record) + " cannot take part: " + record->refusal;
   return difference(*members[0], rank, *record);
+}
+
+Verdict::Cause cause_of(const Record* record) {
+  if (record == nullptr || !record->published) return Verdict::Cause::missing;
+  return record->refusal.empty() ? Verdict::Cause::different : Verdict::Cause::refusing;
 }
 
 }  // namespace
@@ -242,11 +280,24 @@ std::size_t encode(const Record& record, RecordBytes& out) {
   to.number(record.parameters.pipeline_depth);
   to.number(static_cast<std::uint8_t>(record.parameters.reproducible));
   to.text(record.parameters.test_node_size, text_limit);
+  to.text(record.parameters.expect, text_limit);
+  to.number(record.parameters.tuning);
+  to.number(static_cast<std::uint8_t>(record.parameters.report));
+  to.number(static_cast<std::uint8_t>(record.parameters.trace));
+  to.number(static_cast<std::uint8_t>(record.parameters.check));
   to.number(record.place.host_id);
-  for (const std::int32_t field : {record.place.package, record.place.numa, record.place.core,
-                                   record.place.threads, record.place.host_threads}) {
+  for (const std::int32_t field :
+       {record.place.package, record.place.numa, record.place.core, record.place.threads,
+        record.place.host_threads, record.place.host_cache_kib, record.place.l3}) {
     to.number(field);
   }
+  to.number(record.place.gpu);
+  to.number(record.place.gpu_index);
+  to.number(static_cast<std::uint8_t>(record.has_gpu));
+  to.number(static_cast<std::uint8_t>(record.tuning_broken));
+  to.number(record.process.pid);
+  to.number(record.process.started);
+  to.number(record.process.space);
   return to.finish();
 }
 
@@ -265,7 +316,7 @@ Verdict judge(std::span<const Record* const> members) {
     if (sentence.empty()) continue;
     const Record* const record = members[rank];
     return {false, static_cast<std::int32_t>(rank), record == nullptr ? "" : record->place.host,
-            std::move(sentence)};
+            std::move(sentence), cause_of(record)};
   }
   return {};
 }

@@ -11,11 +11,12 @@
 #include <string_view>
 
 #include "topo/place.h"
+#include "topo/process_id.h"
 
 namespace gpuar {
 
 // Raised by every change of the record, of the messages, or of a schedule.
-constexpr std::uint16_t wire_protocol = 1;
+constexpr std::uint16_t wire_protocol = 5;
 
 // Parameters that shape what crosses the wire. Their values are published, not a hash of them, so
 // that a difference can be named.
@@ -26,6 +27,11 @@ struct WireParameters {
   std::int32_t pipeline_depth = 0;
   bool reproducible = false;
   std::string test_node_size;
+  std::string expect = "auto";  // the kind of memory that plans are made for
+  std::uint64_t tuning = 0;     // hash of the tuning file that is in use; 0: none
+  bool report = false;          // messages carry stamps
+  bool trace = false;           // so they do then
+  bool check = false;           // a short call precedes each call
   friend bool operator==(const WireParameters&, const WireParameters&) = default;
 };
 
@@ -36,10 +42,13 @@ struct Record {
   std::string refusal;  // why this process cannot take part; empty: it can
   WireParameters parameters;
   ProcessPlace place;
+  ProcessId process;           // to find out whether it is still there; on its host alone
+  bool has_gpu = false;        // its program might use device memory
+  bool tuning_broken = false;  // it was given a tuning file that it cannot use
   friend bool operator==(const Record&, const Record&) = default;
 };
 
-constexpr std::size_t record_capacity = 512;
+constexpr std::size_t record_capacity = 640;
 using RecordBytes = std::array<std::uint8_t, record_capacity>;
 
 // Writes the record and returns its size. Always succeeds: long host names and refusals are cut,
@@ -54,10 +63,13 @@ Record decode(std::span<const std::uint8_t> bytes);
 
 // Whether gpuar serves a communicator, and if not, why.
 struct Verdict {
+  enum class Cause : std::uint8_t { none, missing, refusing, different };
+
   bool served = true;
   std::int32_t rank = -1;  // the first rank that stands in the way
   std::string host;        // its host; empty if it published nothing
   std::string sentence;    // names rank, host and the differing item, and what to try
+  Cause cause = Cause::none;
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 

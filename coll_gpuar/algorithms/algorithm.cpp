@@ -1,5 +1,6 @@
 #include "coll_gpuar/algorithms/algorithm.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <limits>
@@ -11,7 +12,11 @@ namespace gpuar {
 namespace {
 
 constexpr Rank any_size = std::numeric_limits<Rank>::max();
-constexpr Rank ring_max_size = 32769;  // 2(P−1) messages to one peer, numbered in 16 bits
+
+// A plan holds its steps, and should not hold 4 MiB of them: with five for each other rank, or with
+// three.
+constexpr Rank five_steps_each = 8192;
+constexpr Rank three_steps_each = 16384;
 
 template <void (*function)(const View&, Sink&)>
 void without_radix(const View& view, std::uint32_t /*radix*/, Sink& sink) {
@@ -20,6 +25,9 @@ void without_radix(const View& view, std::uint32_t /*radix*/, Sink& sink) {
 
 std::uint32_t one_chunk(Rank /*size*/) {
   return 1;
+}
+std::uint32_t two_chunks(Rank /*size*/) {
+  return 2;
 }
 std::uint32_t chunk_per_rank(Rank size) {
   return static_cast<std::uint32_t>(size);
@@ -46,25 +54,31 @@ Cost ring_cost(Rank size, std::uint32_t /*radix*/) {
   return {2 * n, 2 * n, n + 1, 2 * n, 2 * n, n};
 }
 
-Cost recursive_doubling_cost(Rank size, std::uint32_t /*radix*/) {
-  const std::uint64_t rounds = doublings(size) + 2 * fold(size);
-  const std::uint64_t own = doublings(size) + fold(size);
-  return {rounds, rounds, 1, rounds, own, own};
+Cost recursive_doubling_cost(Rank size, std::uint32_t radix) {
+  std::uint64_t levels = 0;
+  std::uint64_t peers = 0;
+  for (Rank blocks = power_of_two_below(size); blocks > 1; ++levels) {
+    const Rank width = even_width(blocks, static_cast<Rank>(radix));
+    peers += others(width);
+    blocks /= width;
+  }
+  const std::uint64_t queued = peers + 2 * fold(size);
+  const std::uint64_t own = peers + fold(size);
+  return {levels + 2 * fold(size), queued, 1, queued, own, own};
 }
 
-Cost tree_cost(Rank size, std::uint32_t radix) {
-  const std::uint64_t radix_bits = log2_of(static_cast<Rank>(radix));
-  const std::uint64_t full_levels = doublings(size) / radix_bits;
-  const std::uint64_t top_width = std::uint64_t{1} << (doublings(size) % radix_bits);
-  const std::uint64_t levels = full_levels + (top_width > 1 ? 1 : 0);
-  const std::uint64_t children = full_levels * (radix - 1) + (top_width - 1) + fold(size);
-  // The first leaf at the full depth has the digit 1 on all levels. If it is folded, the longest
-  // chain grows; if only leaves nearer to the root are, it does not.
-  std::uint64_t first_deepest = 0;
-  for (std::uint64_t i = 0, power = 1; i < levels; ++i, power *= radix) first_deepest += power;
-  const bool deeper = static_cast<std::uint64_t>(size) - leaves(size) > first_deepest;
-  const std::uint64_t depth = levels + (deeper ? 1 : 0);
-  return {2 * depth, 2 * children, 1, 2 * children, children, children};
+Cost tree_cost_by_radix(Rank size, std::uint32_t radix) {
+  return tree_cost(size, radix);
+}
+
+// A rank has at most two children in one tree and a parent in either. What queues up at ports may
+// be one less: that depends on which of two messages comes first.
+Cost double_tree_cost(Rank size, std::uint32_t /*radix*/) {
+  const std::uint64_t n = others(size);
+  const std::uint64_t levels = n == 0 ? 0 : static_cast<std::uint64_t>(std::bit_width(n));
+  const std::uint64_t sent = n == 0 ? 0 : std::min<std::uint64_t>(n + 1, 4);
+  const std::uint64_t queued = n == 0 ? 0 : 4 * levels - 2 - fold(size);
+  return {2 * levels, queued, 2, queued, sent, std::min<std::uint64_t>(n, 2)};
 }
 
 Cost rabenseifner_cost(Rank size, std::uint32_t /*radix*/) {
@@ -83,12 +97,16 @@ Cost direct_cost(Rank size, std::uint32_t /*radix*/) {
   return {n > 0 ? 1U : 0U, n, 1, n, n, n};
 }
 
+Cost two_shot_cost_of(Rank size, std::uint32_t /*radix*/) {
+  return two_shot_cost(size);
+}
+
 Cost reduce_broadcast_cost(Rank size, std::uint32_t /*radix*/) {
   const std::uint64_t n = others(size);
   return {n > 0 ? 2U : 0U, 2 * n, 1, 2 * n, n, n};
 }
 
-constexpr std::array<Algorithm, 6> table{{
+constexpr std::array<Algorithm, 8> table{{
     {.name = "ring",
      .description = "partial sums, then results, travel around a ring",
      .narrate = without_radix<ring>,
@@ -98,26 +116,41 @@ constexpr std::array<Algorithm, 6> table{{
      .reproducible = false,
      .has_radix = false,
      .crowds_links = false,
-     .max_size = ring_max_size},
+     .turn = Turn::shift,
+     .max_size = five_steps_each},
     {.name = "recursive_doubling",
-     .description = "partners at doubling distance exchange whole vectors",
-     .narrate = without_radix<recursive_doubling>,
+     .description = "blocks of ranks join, two or more at a time, by exchanging whole vectors",
+     .narrate = recursive_doubling,
      .chunks = one_chunk,
      .cost = recursive_doubling_cost,
      .keeps_rank_order = true,
      .reproducible = true,
-     .has_radix = false,
+     .has_radix = true,
      .crowds_links = true,
+     .turn = Turn::exclusive_or,
      .max_size = any_size},
     {.name = "tree",
      .description = "k-nomial tree: reduced to rank 0, sent back down",
      .narrate = tree,
      .chunks = one_chunk,
-     .cost = tree_cost,
+     .cost = tree_cost_by_radix,
      .keeps_rank_order = true,
      .reproducible = true,
      .has_radix = true,
      .crowds_links = false,
+     .turn = Turn::none,
+     .max_size = any_size},
+    {.name = "double_tree",
+     .description =
+         "two binary trees, half of the vector each: leaves of one have children in the other",
+     .narrate = without_radix<double_tree>,
+     .chunks = two_chunks,
+     .cost = double_tree_cost,
+     .keeps_rank_order = true,
+     .reproducible = false,
+     .has_radix = false,
+     .crowds_links = false,
+     .turn = Turn::none,
      .max_size = any_size},
     {.name = "rabenseifner",
      .description = "recursive halving, then doubling: each rank reduces its part",
@@ -128,6 +161,7 @@ constexpr std::array<Algorithm, 6> table{{
      .reproducible = true,
      .has_radix = false,
      .crowds_links = true,
+     .turn = Turn::exclusive_or,
      .max_size = any_size},
     {.name = "direct",
      .description = "one-shot: everybody sends its vector to everybody",
@@ -138,7 +172,19 @@ constexpr std::array<Algorithm, 6> table{{
      .reproducible = true,
      .has_radix = false,
      .crowds_links = true,
-     .max_size = any_size},
+     .turn = Turn::shift,
+     .max_size = three_steps_each},
+    {.name = "two_shot",
+     .description = "direct: everybody reduces its part of everybody's vector and sends it to all",
+     .narrate = without_radix<two_shot>,
+     .chunks = chunk_per_rank,
+     .cost = two_shot_cost_of,
+     .keeps_rank_order = true,
+     .reproducible = true,
+     .has_radix = false,
+     .crowds_links = true,
+     .turn = Turn::shift,
+     .max_size = five_steps_each},
     {.name = "reduce_broadcast",
      .description = "linear reduction to rank 0, then linear broadcast: the baseline",
      .narrate = without_radix<reduce_broadcast>,
@@ -148,10 +194,31 @@ constexpr std::array<Algorithm, 6> table{{
      .reproducible = true,
      .has_radix = false,
      .crowds_links = false,
-     .max_size = any_size},
+     .turn = Turn::none,
+     .max_size = three_steps_each},
 }};
 
 }  // namespace
+
+Cost tree_cost(Rank size, std::uint32_t radix) {
+  const std::uint64_t radix_bits = log2_of(static_cast<Rank>(radix));
+  const std::uint64_t full_levels = doublings(size) / radix_bits;
+  const std::uint64_t top_width = std::uint64_t{1} << (doublings(size) % radix_bits);
+  const std::uint64_t levels = full_levels + (top_width > 1 ? 1 : 0);
+  const std::uint64_t children = full_levels * (radix - 1) + (top_width - 1) + fold(size);
+  // The first leaf at the full depth has the digit 1 on all levels. If it is folded, the longest
+  // chain grows; if only leaves nearer to the root are, it does not.
+  std::uint64_t first_deepest = 0;
+  for (std::uint64_t i = 0, power = 1; i < levels; ++i, power *= radix) first_deepest += power;
+  const bool deeper = static_cast<std::uint64_t>(size) - leaves(size) > first_deepest;
+  const std::uint64_t depth = levels + (deeper ? 1 : 0);
+  return {2 * depth, 2 * children, 1, 2 * children, children, children};
+}
+
+Cost two_shot_cost(Rank size) {
+  const std::uint64_t n = others(size);
+  return {n > 0 ? 2U : 0U, 2 * n, n + 1, 2 * n, 2 * n, n};
+}
 
 std::span<const Algorithm> algorithms() {
   return table;
@@ -173,9 +240,9 @@ std::string algorithm_names() {
   return names;
 }
 
-Schedule build(const Algorithm& algorithm, Rank rank, Rank size, const BuildOptions& options) {
-  if (options.radix < 2 || !std::has_single_bit(options.radix)) {
-    throw std::invalid_argument("radix " + std::to_string(options.radix) +
+void check_serves(const Algorithm& algorithm, Rank size, std::uint32_t radix) {
+  if (radix < 2 || !std::has_single_bit(radix)) {
+    throw std::invalid_argument("radix " + std::to_string(radix) +
                                 ": must be a power of two, at least 2");
   }
   if (size > algorithm.max_size) {
@@ -183,6 +250,14 @@ Schedule build(const Algorithm& algorithm, Rank rank, Rank size, const BuildOpti
                                 std::to_string(algorithm.max_size) + " ranks, not " +
                                 std::to_string(size));
   }
+}
+
+std::uint32_t slots_for(Rank size) {
+  return static_cast<std::uint32_t>(std::clamp<Rank>(size - 1, 4, 16));
+}
+
+Schedule build(const Algorithm& algorithm, Rank rank, Rank size, const BuildOptions& options) {
+  check_serves(algorithm, size, options.radix);
   const std::uint32_t chunks = algorithm.chunks(size);
   Builder builder(rank, size, chunks, options.builder);
   algorithm.narrate(View{rank, size, {0, chunks}, {}}, options.radix, builder);

@@ -15,11 +15,20 @@ namespace gpuar {
 
 // One file each; there is the picture and where the formula comes from.
 void ring(const View& view, Sink& sink);
-void recursive_doubling(const View& view, Sink& sink);
+void recursive_doubling(const View& view, std::uint32_t radix, Sink& sink);
 void tree(const View& view, std::uint32_t radix, Sink& sink);
 void rabenseifner(const View& view, Sink& sink);
+void double_tree(const View& view, Sink& sink);
 void direct(const View& view, Sink& sink);
+void two_shot(const View& view, Sink& sink);
 void reduce_broadcast(const View& view, Sink& sink);
+
+// Halves of the above, for what is composed of them. A reduction ends at position 0, a
+// reduce-scatter leaves each position its own of `size` parts; the other halves begin there.
+void tree_reduce(const View& view, std::uint32_t radix, Sink& sink);
+void tree_broadcast(const View& view, std::uint32_t radix, Sink& sink);
+void two_shot_reduce_scatter(const View& view, Sink& sink);
+void two_shot_allgather(const View& view, Sink& sink);
 
 // The closed formula of one segment of B bytes on a flat network where each rank sends one message
 // and receives one at a time. Bytes are in units of B / parts.
@@ -33,6 +42,12 @@ struct Cost {
   friend bool operator==(const Cost&, const Cost&) = default;
 };
 
+Cost tree_cost(Rank size, std::uint32_t radix);
+Cost two_shot_cost(Rank size);
+
+// What moves all positions of a group so that each does for another's parts what that one did.
+enum class Turn : std::uint8_t { none, shift, exclusive_or };
+
 struct Algorithm {
   std::string_view name;
   std::string_view description;  // one line
@@ -43,7 +58,8 @@ struct Algorithm {
   bool reproducible;      // follows the association that is fixed by rank alone (Association::tree)
   bool has_radix;         // only these look at it
   bool crowds_links;      // all ranks of a host talk to other hosts at the same moment
-  Rank max_size;          // more ranks than this cannot be served
+  Turn turn;              // exclusive_or: with a power of two of ranks alone
+  Rank max_size;          // of more ranks, a plan would take too much memory
 };
 
 // All of them, in a fixed order.
@@ -54,6 +70,13 @@ const Algorithm* find_algorithm(std::string_view name);
 
 // "ring, recursive_doubling, …", for messages.
 std::string algorithm_names();
+
+// Throws std::invalid_argument on a radix or size that the algorithm cannot serve.
+void check_serves(const Algorithm& algorithm, Rank size, std::uint32_t radix);
+
+// Scratch slots for a communicator of so many ranks: an algorithm that receives from everybody at
+// once should not wait for slots.
+std::uint32_t slots_for(Rank size);
 
 struct BuildOptions {
   std::uint32_t radix = 2;  // a power of two, at least 2

@@ -14,28 +14,23 @@
 // lengthens the longest chain (never for radix 2), else 0:
 // Steps: 2(L + g). Bytes sent by the busiest rank: (Σ(w−1) + f) · B, half of what passes through
 // rank 0 one after the other. Reduced: (Σ(w−1) + f) · B.
-#include <vector>
-
 #include "coll_gpuar/algorithms/algorithm.h"
-#include "coll_gpuar/algorithms/fold.h"
+#include "coll_gpuar/algorithms/climb.h"
+#include "coll_gpuar/algorithms/peers.h"
 
 namespace gpuar {
 
+void tree_reduce(const View& view, std::uint32_t radix, Sink& sink) {
+  reduce_up(view, folded_knomial_node(view.position, view.size, radix), view.chunks, sink);
+}
+
+void tree_broadcast(const View& view, std::uint32_t radix, Sink& sink) {
+  broadcast_down(view, folded_knomial_node(view.position, view.size, radix), view.chunks, sink);
+}
+
 void tree(const View& view, std::uint32_t radix, Sink& sink) {
-  folded(view, sink, [&](const Leaves& leaves) {
-    const TreeNode node = knomial_node(leaves.leaf, leaves.size, static_cast<Rank>(radix));
-    std::vector<Rank> children;
-    for (const Rank child : node.children) children.push_back(leaves.rank(child));
-    if (!children.empty()) sink.recv_reduce(children, view.chunks);
-    if (node.parent >= 0) {
-      sink.send(leaves.rank(node.parent), view.chunks);
-      sink.recv(leaves.rank(node.parent), view.chunks);
-    }
-    // The largest subtree first: it has the longest way to go.
-    for (auto child = children.rbegin(); child != children.rend(); ++child) {
-      sink.send(*child, view.chunks);
-    }
-  });
+  tree_reduce(view, radix, sink);
+  tree_broadcast(view, radix, sink);
 }
 
 }  // namespace gpuar

@@ -34,8 +34,7 @@ static layout layout_of(const ompi_datatype_t* datatype) {
   return of;
 }
 
-/* True if an array of such elements is their bytes, in order and nothing else. */
-static bool is_packed(const ompi_datatype_t* datatype) {
+bool coll_gpuar_is_packed(const ompi_datatype_t* datatype) {
   ptrdiff_t lb = 0;
   ptrdiff_t extent = 0;
   ptrdiff_t true_lb = 0;
@@ -48,6 +47,12 @@ static bool is_packed(const ompi_datatype_t* datatype) {
          ompi_datatype_is_contiguous_memory_layout(datatype, 2);
 }
 
+/* The other ranks may count on this one's part: they are told that it does not come. */
+static int give_up(const coll_gpuar_binding* binding, int status) {
+  gpuar_abandon(binding->comm, status, "its part of the data cannot be packed");
+  return status;
+}
+
 static int fail(int status, const char* what, size_t bytes, const ompi_datatype_t* datatype) {
   char line[COLL_GPUAR_WHY_BYTES];
   snprintf(line, sizeof line,
@@ -57,8 +62,18 @@ static int fail(int status, const char* what, size_t bytes, const ompi_datatype_
   return status;
 }
 
-static int pack(const ompi_datatype_t* datatype, size_t count, const void* from, void* to,
-                size_t bytes) {
+static int refuse_type(const ompi_datatype_t* datatype, const char* what_is_taken) {
+  char line[COLL_GPUAR_WHY_BYTES];
+  snprintf(line, sizeof line,
+           "gpuar: allreduce on rank %d of MPI_COMM_WORLD: %s does not fit the operation: %s",
+           coll_gpuar.world_rank,
+           '\0' != datatype->name[0] ? datatype->name : "a datatype without a name", what_is_taken);
+  coll_gpuar_log(line);
+  return GPUAR_ERR_UNDEFINED;
+}
+
+int coll_gpuar_pack(const ompi_datatype_t* datatype, size_t count, const void* from, void* to,
+                    size_t bytes) {
   opal_convertor_t convertor;
   OBJ_CONSTRUCT(&convertor, opal_convertor_t);
   opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &datatype->super, count, from,
@@ -72,8 +87,8 @@ static int pack(const ompi_datatype_t* datatype, size_t count, const void* from,
   return fail(GPUAR_ERR, "cannot pack", bytes, datatype);
 }
 
-static int unpack(const ompi_datatype_t* datatype, size_t count, const void* from, void* to,
-                  size_t bytes) {
+int coll_gpuar_unpack(const ompi_datatype_t* datatype, size_t count, const void* from, void* to,
+                      size_t bytes) {
   opal_convertor_t convertor;
   OBJ_CONSTRUCT(&convertor, opal_convertor_t);
   opal_convertor_copy_and_prepare_for_recv(ompi_mpi_local_convertor, &datatype->super, count, to, 0,
@@ -121,11 +136,12 @@ static int reduce_piece(const coll_gpuar_binding* binding, unsigned char* out,
                         const unsigned char* left, const unsigned char* right, size_t count,
                         unsigned char* left_base, unsigned char* right_base) {
   const size_t bytes = count * binding->args.element_bytes;
-  int status = unpack(binding->datatype, count, left, left_base, bytes);
-  if (GPUAR_OK == status) status = unpack(binding->datatype, count, right, right_base, bytes);
+  int status = coll_gpuar_unpack(binding->datatype, count, left, left_base, bytes);
+  if (GPUAR_OK == status)
+    status = coll_gpuar_unpack(binding->datatype, count, right, right_base, bytes);
   if (GPUAR_OK != status) return status;
   operate(binding, left_base, right_base, count);
-  return pack(binding->datatype, count, right_base, out, bytes);
+  return coll_gpuar_pack(binding->datatype, count, right_base, out, bytes);
 }
 
 static int reduce_laid_out(const coll_gpuar_binding* binding, unsigned char* out,
@@ -166,6 +182,7 @@ bool coll_gpuar_is_empty(size_t count, const ompi_datatype_t* datatype) {
 }
 
 static void retain(coll_gpuar_binding* binding) {
+  binding->retained = true;
   if (!ompi_op_is_intrinsic(binding->op)) OBJ_RETAIN(binding->op);
   if (!ompi_datatype_is_predefined(binding->datatype)) OBJ_RETAIN(binding->datatype);
 }
@@ -178,14 +195,63 @@ static size_t bytes_in_array(const ompi_datatype_t* datatype) {
   return (size_t)extent;
 }
 
-int coll_gpuar_bind(coll_gpuar_binding* binding, const void* send, void* receive, size_t count,
-                    ompi_datatype_t* datatype, ompi_op_t* op) {
+/* Packed elements for the core, where the user's layout has gaps. */
+static int take_packed(coll_gpuar_binding* binding) {
+  if (coll_gpuar_is_packed(binding->datatype)) return GPUAR_OK;
+  gpuar_args* args = &binding->args;
+  const size_t bytes = args->count * args->element_bytes;
+  binding->packed = coll_gpuar_buffer_take(bytes);
+  if (NULL == binding->packed) {
+    return give_up(binding,
+                   fail(GPUAR_ERR_NO_MEMORY, "no memory to pack", bytes, binding->datatype));
+  }
+  args->in = binding->packed->bytes;
+  args->out = binding->packed->bytes;
+  return GPUAR_OK;
+}
+
+/* Open MPI's own call of the operation reduces. */
+static int bind_custom(coll_gpuar_binding* binding) {
+  gpuar_args* args = &binding->args;
+  (void)ompi_datatype_type_size(binding->datatype, &args->element_bytes);
+  args->custom = reduce;
+  args->custom_context = binding;
+  args->commutative = ompi_op_is_commute(binding->op);
+  return take_packed(binding);
+}
+
+/* An operation of gpuar.h: gpuar's own functors reduce what the datatype is made of. */
+static int bind_own(coll_gpuar_binding* binding, const coll_gpuar_own_op* own, int ranks) {
+  const int element = coll_gpuar_element_of(binding->datatype);
+  if (COLL_GPUAR_NO_ROOM == element) {
+    return give_up(binding,
+                   fail(GPUAR_ERR_NO_MEMORY, "no memory to look into", 0, binding->datatype));
+  }
+  if (!coll_gpuar_own_op_takes(own, element)) {
+    return refuse_type(binding->datatype,
+                       own->average ? COLL_GPUAR_FLOATING_ONLY : COLL_GPUAR_HALF_ONLY);
+  }
+  size_t size = 0;
+  (void)ompi_datatype_type_size(binding->datatype, &size);
+  gpuar_args* args = &binding->args;
+  args->op = own->op;
+  args->type = (gpuar_type)element;
+  args->element_bytes = gpuar_element_bytes(args->type);
+  args->count = binding->count * (size / args->element_bytes);
+  args->divide_by = own->average ? ranks : 0;
+  return take_packed(binding);
+}
+
+int coll_gpuar_bind(coll_gpuar_binding* binding, gpuar_comm* comm, const void* send, void* receive,
+                    size_t count, ompi_datatype_t* datatype, ompi_op_t* op, int ranks) {
+  binding->comm = comm;
   binding->op = op;
   binding->datatype = datatype;
   binding->count = count;
   binding->send = MPI_IN_PLACE == send ? receive : send;
   binding->receive = receive;
   binding->packed = NULL;
+  binding->retained = false;
 
   gpuar_args* args = &binding->args;
   *args = (gpuar_args){.in = binding->send, .out = receive, .count = count, .commutative = true};
@@ -193,39 +259,64 @@ int coll_gpuar_bind(coll_gpuar_binding* binding, const void* send, void* receive
     args->element_bytes = bytes_in_array(datatype);
     return GPUAR_OK;
   }
-  (void)ompi_datatype_type_size(datatype, &args->element_bytes);
-  args->custom = reduce;
-  args->custom_context = binding;
-  args->commutative = ompi_op_is_commute(op);
-  if (!is_packed(datatype)) {
-    const size_t bytes = count * args->element_bytes;
-    binding->packed = coll_gpuar_buffer_take(bytes);
-    if (NULL == binding->packed) {
-      return fail(GPUAR_ERR_NO_MEMORY, "no memory to pack", bytes, datatype);
-    }
-    args->in = binding->packed->bytes;
-    args->out = binding->packed->bytes;
-  }
-  retain(binding);
-  return GPUAR_OK;
+  const coll_gpuar_own_op* own = coll_gpuar_own_op_find(op);
+  const int status = NULL != own ? bind_own(binding, own, ranks) : bind_custom(binding);
+  if (GPUAR_OK == status) retain(binding);
+  return status;
 }
 
 void coll_gpuar_binding_release(coll_gpuar_binding* binding) {
   coll_gpuar_buffer_put(binding->packed);
   binding->packed = NULL;
-  if (NULL == binding->args.custom) return;
+  if (!binding->retained) return;
   if (!ompi_op_is_intrinsic(binding->op)) OBJ_RELEASE(binding->op);
   if (!ompi_datatype_is_predefined(binding->datatype)) OBJ_RELEASE(binding->datatype);
 }
 
+/* An address inside the buffer: the one that MPI was given need not be, if the true lower bound is
+ * not zero. */
+static const void* first_byte(const coll_gpuar_binding* binding, const void* buffer) {
+  ptrdiff_t true_lb = 0;
+  ptrdiff_t true_extent = 0;
+  (void)ompi_datatype_get_true_extent(binding->datatype, &true_lb, &true_extent);
+  return (const unsigned char*)buffer + true_lb;
+}
+
+static int load(coll_gpuar_binding* binding) {
+  const size_t bytes = binding->args.count * binding->args.element_bytes;
+  if (!gpuar_on_device(coll_gpuar.core, first_byte(binding, binding->send))) {
+    return coll_gpuar_pack(binding->datatype, binding->count, binding->send, binding->packed->bytes,
+                           bytes);
+  }
+  const int status = coll_gpuar_device_pack(binding->datatype, binding->count, binding->send,
+                                            binding->packed->bytes);
+  return GPUAR_OK == status ? status
+                            : fail(status, "cannot copy from the device", bytes, binding->datatype);
+}
+
+static int wait_for_queued_work(const coll_gpuar_binding* binding) {
+  const int status =
+      gpuar_wait_for_queued_work(coll_gpuar.core, first_byte(binding, binding->send));
+  if (GPUAR_OK != status || binding->send == binding->receive) return status;
+  return gpuar_wait_for_queued_work(coll_gpuar.core, first_byte(binding, binding->receive));
+}
+
 int coll_gpuar_binding_load(coll_gpuar_binding* binding) {
   if (NULL == binding->packed) return GPUAR_OK;
-  return pack(binding->datatype, binding->count, binding->send, binding->packed->bytes,
-              binding->count * binding->args.element_bytes);
+  int status = wait_for_queued_work(binding);
+  if (GPUAR_OK == status) status = load(binding);
+  return GPUAR_OK == status ? status : give_up(binding, status);
 }
 
 int coll_gpuar_binding_store(coll_gpuar_binding* binding) {
   if (NULL == binding->packed) return GPUAR_OK;
-  return unpack(binding->datatype, binding->count, binding->packed->bytes, binding->receive,
-                binding->count * binding->args.element_bytes);
+  const size_t bytes = binding->args.count * binding->args.element_bytes;
+  if (!gpuar_on_device(coll_gpuar.core, first_byte(binding, binding->receive))) {
+    return coll_gpuar_unpack(binding->datatype, binding->count, binding->packed->bytes,
+                             binding->receive, bytes);
+  }
+  const int status = coll_gpuar_device_unpack(binding->datatype, binding->count,
+                                              binding->packed->bytes, binding->receive);
+  return GPUAR_OK == status ? status
+                            : fail(status, "cannot copy to the device", bytes, binding->datatype);
 }

@@ -54,6 +54,7 @@ void coll_gpuar_buffer_put(coll_gpuar_buffer* buffer) {
 }
 
 void coll_gpuar_buffers_drain(void) {
+  OPAL_THREAD_LOCK(&lock);
   for (unsigned size_class = 0; size_class < classes; ++size_class) {
     while (NULL != idle[size_class]) {
       coll_gpuar_buffer* buffer = idle[size_class];
@@ -62,4 +63,9 @@ void coll_gpuar_buffers_drain(void) {
     }
   }
   idle_bytes = 0;
+  OPAL_THREAD_UNLOCK(&lock);
+}
+
+size_t coll_gpuar_buffers_idle_bytes(void) {
+  return idle_bytes;
 }

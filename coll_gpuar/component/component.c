@@ -1,4 +1,4 @@
-/* The component as Open MPI loads it: parameters, performance variables, open and close. */
+/* The component as Open MPI loads it: open and close. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,89 +10,15 @@
 
 coll_gpuar_state coll_gpuar;
 
+/* In one piece: standard error has no buffer, newer C libraries write what is formatted for it in
+ * parts of 128 bytes, and mpirun mixes the parts of several ranks. */
 void coll_gpuar_log(const char* line) {
-  fprintf(stderr, "%s\n", line);
-}
-
-/* --- Parameters ------------------------------------------------------------------------------- */
-
-static void add(const char* name, mca_base_var_type_t type, mca_base_var_info_lvl_t level,
-                void* storage, const char* help) {
-  (void)mca_base_component_var_register(&mca_coll_gpuar_component.collm_version, name, help, type,
-                                        NULL, 0, 0, level, MCA_BASE_VAR_SCOPE_READONLY, storage);
-}
-
-static void register_parameters(void) {
-  gpuar_params* params = &coll_gpuar.params;
-  *params = (gpuar_params){
-      .priority = 85,
-      .algorithm = "auto",
-      .spin = 1000,
-      .test_node_size = "",
-      .test_fault = "",
-      .log = coll_gpuar_log,
-  };
-  coll_gpuar.print_counters = false;
-
-  add("priority", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_6, &params->priority,
-      "Priority among coll components, a number (default: 85, above Open MPI's own staging of GPU "
-      "buffers at 78). Must be the same on all ranks");
-  add("algorithm", MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_3, &params->algorithm,
-      "Name of the algorithm to use wherever it can serve, or \"auto\": chosen by the cost model "
-      "(default: auto). Must be the same on all ranks");
-  add("segment_size", MCA_BASE_VAR_TYPE_SIZE_T, OPAL_INFO_LVL_5, &params->segment_size,
-      "Segment size in bytes; 0: chosen by the cost model (default: 0). Must be the same on all "
-      "ranks");
-  add("pipeline_depth", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_5, &params->pipeline_depth,
-      "Number of segments in flight; 0: chosen (default: 0). Must be the same on all ranks");
-  add("eager_limit", MCA_BASE_VAR_TYPE_SIZE_T, OPAL_INFO_LVL_5, &params->eager_limit,
-      "Bytes up to which a message is sent without rendezvous; 0: the transport's own limit "
-      "(default: 0)");
-  add("reproducible", MCA_BASE_VAR_TYPE_BOOL, OPAL_INFO_LVL_3, &params->reproducible,
-      "Whether results follow one association that depends on ranks alone, so that bits are equal "
-      "for every form of the call and placement (default: false). Must be the same on all ranks");
-  add("progress_thread", MCA_BASE_VAR_TYPE_BOOL, OPAL_INFO_LVL_4, &params->progress_thread,
-      "Whether a thread moves messages while the program computes (default: false)");
-  add("spin", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_6, &params->spin,
-      "Number of polls of gpuar's own worker before a blocking call turns to Open MPI's progress "
-      "(default: 1000; none when Open MPI yields while idle)");
-  add("verbose", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_3, &params->verbose,
-      "Level of messages to standard error; 0: only what goes wrong, 1: one line for every new "
-      "shape "
-      "of call and the reason for its algorithm (default: 0)");
-  add("counters", MCA_BASE_VAR_TYPE_BOOL, OPAL_INFO_LVL_4, &coll_gpuar.print_counters,
-      "Whether every process prints one line of counters to standard error at finalize (default: "
-      "false)");
-  add("test_node_size", MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_9, &params->test_node_size,
-      "For tests: ranks per pretended node, one number or a comma-separated list of numbers; "
-      "empty: "
-      "the nodes that there are (default: empty). Must be the same on all ranks");
-  add("test_fault", MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_9, &params->test_fault,
-      "For tests: name of a deliberate defect; \"decline\": no communicator is served (default: "
-      "empty, none)");
-}
-
-static void count(const char* name, uint64_t* storage, const char* help) {
-  (void)mca_base_component_pvar_register(
-      &mca_coll_gpuar_component.collm_version, name, help, OPAL_INFO_LVL_4,
-      MCA_BASE_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL,
-      MCA_BASE_VAR_BIND_NO_OBJECT, MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS,
-      NULL, NULL, NULL, storage);
-}
-
-static void register_counters(void) {
-  gpuar_counters* counters = gpuar_get_counters();
-  count("blocking", &counters->blocking, "Calls of MPI_Allreduce served");
-  count("nonblocking", &counters->nonblocking, "Calls of MPI_Iallreduce served");
-  count("persistent", &counters->persistent, "Starts of MPI_Allreduce_init's requests served");
-  count(
-      "fallbacks", &counters->fallbacks,
-      "Communicators left to other components because gpuar is missing or set up differently on a "
-      "member");
-  count("declined", &counters->declined_size,
-        "Communicators of one process and intercommunicators, left to other components");
-  count("bytes_sent", &counters->bytes_sent, "Bytes handed to UCX");
-  count("messages_sent", &counters->messages_sent, "Messages handed to UCX");
+  const size_t length = strlen(line);
+  char* whole = malloc(length + 2);
+  if (NULL == whole) return;
+  (void)snprintf(whole, length + 2, "%s\n", line);
+  (void)fwrite(whole, 1, length + 1, stderr);
+  free(whole);
 }
 
 /* Open MPI's own name of the release that this component was compiled for. Several of a user's Open
@@ -122,8 +48,7 @@ static int register_component(void) {
   static bool registering; /* completing the include list registers the components once more */
   if (registering) return OMPI_SUCCESS;
   registering = true;
-  register_parameters();
-  register_counters();
+  coll_gpuar_register_variables();
   const int rc = coll_gpuar_complete_include_list();
   registering = false;
   return rc;
@@ -138,10 +63,13 @@ static int open_component(void) {
   coll_gpuar.core = NULL;
   coll_gpuar.refusal[0] = '\0';
   coll_gpuar.serving = false;
+  coll_gpuar.serves_world = false;
   coll_gpuar.opened_by = getpid();
   coll_gpuar.world_rank = (int)OPAL_PROC_MY_NAME.vpid;
   OBJ_CONSTRUCT(&coll_gpuar.lock, opal_mutex_t);
   coll_gpuar.open = true;
+  coll_gpuar.params.local_rank = opal_process_info.my_local_rank;
+  coll_gpuar.params.local_ranks = (int)opal_process_info.num_local_peers + 1;
   (void)gpuar_core_open(&coll_gpuar.params, &coll_gpuar.core, coll_gpuar.refusal,
                         sizeof coll_gpuar.refusal);
   coll_gpuar_publish();
@@ -150,13 +78,19 @@ static int open_component(void) {
 
 static void print_counters(void) {
   const gpuar_counters* counters = gpuar_get_counters();
-  fprintf(stderr,
-          "gpuar: counters: rank %d: blocking=%" PRIu64 " nonblocking=%" PRIu64
-          " persistent=%" PRIu64 " fallbacks=%" PRIu64 " declined=%" PRIu64 " ucx_bytes=%" PRIu64
-          " ucx_messages=%" PRIu64 "\n",
-          coll_gpuar.world_rank, counters->blocking, counters->nonblocking, counters->persistent,
-          counters->fallbacks, counters->declined_size, counters->bytes_sent,
-          counters->messages_sent);
+  char line[COLL_GPUAR_WHY_BYTES];
+  snprintf(line, sizeof line,
+           "gpuar: counters: rank %d: blocking=%" PRIu64 " nonblocking=%" PRIu64
+           " persistent=%" PRIu64 " fallbacks=%" PRIu64 " declined=%" PRIu64 " ucx_bytes=%" PRIu64
+           " ucx_messages=%" PRIu64 " device_calls=%" PRIu64 " through_host=%" PRIu64
+           " launches=%" PRIu64 " copies=%" PRIu64 " missing=%" PRIu64 " refusing=%" PRIu64
+           " different=%" PRIu64,
+           coll_gpuar.world_rank, counters->blocking, counters->nonblocking, counters->persistent,
+           counters->fallbacks, counters->declined, counters->bytes_sent, counters->messages_sent,
+           counters->device_calls, counters->through_host, counters->kernel_launches,
+           counters->device_copies, counters->fallbacks_missing, counters->fallbacks_refusing,
+           counters->fallbacks_different);
+  coll_gpuar_log(line);
 }
 
 static int close_component(void) {

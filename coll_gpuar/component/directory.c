@@ -64,7 +64,7 @@ void coll_gpuar_publish(void) {
   if (NULL == coll_gpuar.core) {
     uint8_t refusal[GPUAR_RECORD_MAX];
     const size_t size = gpuar_refusal(&coll_gpuar.params, coll_gpuar.refusal, refusal);
-    (void)coll_gpuar_modex_put(record_key, refusal, size);
+    if (size > 0) (void)coll_gpuar_modex_put(record_key, refusal, size);
     return;
   }
   const void* bytes = NULL;

@@ -44,7 +44,8 @@ static void decline(const ompi_communicator_t* comm, const char* why) {
   coll_gpuar_log(line);
 }
 
-static int describe_and_create(ompi_communicator_t* comm, gpuar_comm** out, char* why) {
+static int describe_and_create(ompi_communicator_t* comm, const coll_gpuar_hints* hints,
+                               gpuar_comm** out, char* why) {
   const int size = ompi_comm_size(comm);
   uint64_t* processes = malloc((size_t)size * sizeof *processes);
   if (NULL == processes) return GPUAR_ERR_NO_MEMORY;
@@ -56,24 +57,40 @@ static int describe_and_create(ompi_communicator_t* comm, gpuar_comm** out, char
       .name = comm->c_name,
       .directory = &coll_gpuar_directory,
   };
+  memcpy(desc.hints, hints->given, sizeof desc.hints);
   coll_gpuar_context_id(comm, &desc.id_high, &desc.id_low);
   const int status = gpuar_comm_create(coll_gpuar.core, &desc, out, why, COLL_GPUAR_WHY_BYTES);
   free(processes);
   return status;
 }
 
-static int create(ompi_communicator_t* comm, gpuar_comm** out, char* why) {
+static int create(ompi_communicator_t* comm, const coll_gpuar_hints* hints, gpuar_comm** out,
+                  char* why) {
   if (0 == strcmp(coll_gpuar.params.test_fault, "decline")) {
     snprintf(why, COLL_GPUAR_WHY_BYTES, "coll_gpuar_test_fault is \"decline\"");
     return GPUAR_ERR_DECLINED;
   }
   if (NULL == coll_gpuar.core) {
+    if (ompi_comm_size(comm) > 1) count_one(&gpuar_get_counters()->fallbacks_refusing);
     snprintf(why, COLL_GPUAR_WHY_BYTES, "rank %d on host %s: %.384s", ompi_comm_rank(comm),
              opal_process_info.nodename, coll_gpuar.refusal);
     return GPUAR_ERR_DECLINED;
   }
   gpuar_core_set_threads(coll_gpuar.core, ompi_mpi_thread_multiple, ompi_mpi_yield_when_idle);
-  return describe_and_create(comm, out, why);
+  return describe_and_create(comm, hints, out, why);
+}
+
+/* The other members serve the communicator by gpuar: another component here would leave them
+ * waiting. */
+static void* no_way_back(const ompi_communicator_t* comm) {
+  char line[COLL_GPUAR_WHY_BYTES];
+  snprintf(line, sizeof line,
+           "gpuar: rank %d of MPI_COMM_WORLD has no memory to make communicator %s, which the "
+           "other ranks have made: the job ends",
+           coll_gpuar.world_rank, comm->c_name);
+  coll_gpuar_log(line);
+  (void)PMPI_Abort(MPI_COMM_WORLD, MPI_ERR_NO_MEM);
+  return NULL;
 }
 
 static int enable(mca_coll_base_module_t* base_module, ompi_communicator_t* comm);
@@ -84,22 +101,32 @@ static int allreduce(const void* send, void* receive, coll_gpuar_count count,
 
 mca_coll_base_module_t* coll_gpuar_comm_query(ompi_communicator_t* comm, int* priority) {
   *priority = -1;
-  if (OMPI_COMM_IS_INTER(comm) || ompi_comm_size(comm) < 2) {
-    count_one(&gpuar_get_counters()->declined_size);
+  if (MPI_COMM_WORLD == comm) {
+    coll_gpuar_own_ops_publish();
+    coll_gpuar_tools_publish();
+  }
+  if (OMPI_COMM_IS_INTER(comm)) {
+    count_one(&gpuar_get_counters()->declined);
     return NULL;
   }
   char why[COLL_GPUAR_WHY_BYTES] = "out of memory";
   gpuar_comm* core_comm = NULL;
-  if (GPUAR_OK != create(comm, &core_comm, why)) {
-    decline(comm, why);
+  coll_gpuar_hints hints;
+  coll_gpuar_hints_read(comm, &hints);
+  int status = create(comm, &hints, &core_comm, why);
+  if (GPUAR_ERR_NO_MEMORY == status)
+    status = create(comm, &hints, &core_comm, why); /* it may have passed */
+  if (GPUAR_ERR_NO_MEMORY == status) return no_way_back(comm);
+  coll_gpuar_hints_settle(comm, &hints, core_comm);
+  if (GPUAR_OK != status) {
+    /* Alone there is nobody to speak to: no word about it. */
+    ompi_comm_size(comm) > 1 ? decline(comm, why) : count_one(&gpuar_get_counters()->declined);
     return NULL;
   }
   coll_gpuar_module* module = OBJ_NEW(coll_gpuar_module);
-  if (NULL == module) {
-    gpuar_comm_release(core_comm);
-    return NULL;
-  }
+  if (NULL == module) return no_way_back(comm);
   module->comm = core_comm;
+  if (MPI_COMM_WORLD == comm) coll_gpuar.serves_world = true;
   module->super.coll_module_enable = enable;
   module->super.coll_module_disable = disable;
   module->super.coll_allreduce = allreduce;
@@ -108,6 +135,12 @@ mca_coll_base_module_t* coll_gpuar_comm_query(ompi_communicator_t* comm, int* pr
   coll_gpuar_begin_service();
   *priority = coll_gpuar.params.priority;
   return &module->super;
+}
+
+coll_gpuar_module* coll_gpuar_module_of(const ompi_communicator_t* comm) {
+  return allreduce == comm->c_coll->coll_allreduce
+             ? (coll_gpuar_module*)comm->c_coll->coll_allreduce_module
+             : NULL;
 }
 
 static int enable(mca_coll_base_module_t* base_module, ompi_communicator_t* comm) {
@@ -137,9 +170,18 @@ int coll_gpuar_error_class(int status) {
       return MPI_ERR_NO_MEM;
     case GPUAR_ERR_TRUNCATED:
       return MPI_ERR_TRUNCATE;
+    case GPUAR_ERR_UNDEFINED:
+      return MPI_ERR_OP;
     default:
       return MPI_ERR_OTHER;
   }
+}
+
+/* A broken communicator is kept for good, also when the program frees it: messages of its calls may
+ * still be on their way. They need a receiver, or their senders wait for ever; and its id must not
+ * be given to another communicator, which would take them for its own. */
+bool coll_gpuar_breaks_communicator(int status) {
+  return GPUAR_OK != status && GPUAR_ERR_UNDEFINED != status;
 }
 
 /* --- MPI_Allreduce ---------------------------------------------------------------------------- */
@@ -147,17 +189,20 @@ int coll_gpuar_error_class(int status) {
 static int allreduce(const void* send, void* receive, coll_gpuar_count count,
                      ompi_datatype_t* datatype, ompi_op_t* op, ompi_communicator_t* comm,
                      mca_coll_base_module_t* base_module) {
-  (void)comm;
   if (coll_gpuar_is_empty((size_t)count, datatype)) return OMPI_SUCCESS;
   coll_gpuar_module* module = (coll_gpuar_module*)base_module;
   coll_gpuar_binding binding;
-  int status = coll_gpuar_bind(&binding, send, receive, (size_t)count, datatype, op);
+  int status = coll_gpuar_bind(&binding, module->comm, send, receive, (size_t)count, datatype, op,
+                               ompi_comm_size(comm));
   if (GPUAR_OK == status) {
     status = coll_gpuar_binding_load(&binding);
-    if (GPUAR_OK == status) status = gpuar_allreduce(module->comm, &binding.args, opal_progress);
+    if (GPUAR_OK == status) {
+      status = gpuar_allreduce(module->comm, &binding.args, coll_gpuar_progress_open_mpi);
+    }
     if (GPUAR_OK == status) status = coll_gpuar_binding_store(&binding);
     coll_gpuar_binding_release(&binding);
   }
   if (OPAL_LIKELY(GPUAR_OK == status)) return OMPI_SUCCESS;
+  if (coll_gpuar_breaks_communicator(status)) OBJ_RETAIN(comm);
   return coll_gpuar_error_class(status);
 }

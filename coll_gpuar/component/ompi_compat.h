@@ -25,6 +25,8 @@
 #include "opal/util/argv.h"
 #include "opal/util/proc.h"
 
+#include "mpi-ext.h" /* needs mpi.h; names MPIX_SHORT_FLOAT where there is one */
+
 #if OMPI_MAJOR_VERSION < 5
 #include "opal/mca/pmix/pmix.h"
 #include "opal/threads/mutex.h"
@@ -92,6 +94,36 @@ typedef mca_coll_base_comm_coll_t coll_gpuar_previous;
   } while (0)
 #endif
 
+/* --- Functions -------------------------------------------------------------------------------- */
+
+/* From 5.0 on it returns a number of events. */
+static inline void coll_gpuar_progress_open_mpi(void) {
+  (void)opal_progress();
+}
+
+/* The copy function of an attribute that is for one communicator alone. */
+static inline int coll_gpuar_never_copy(ompi_communicator_t* comm, int key, void* extra, void* in,
+#if OMPI_MAJOR_VERSION < 5
+                                        void* out, int* flag, ompi_communicator_t* to) {
+  (void)to;
+#else
+                                        void* out, int* flag) {
+#endif
+  (void)comm;
+  (void)key;
+  (void)extra;
+  (void)in;
+  (void)out;
+  *flag = 0;
+  return MPI_SUCCESS;
+}
+
+/* An operation's function, to be compared: its parameters are const in 6.0. */
+typedef void coll_gpuar_function(void);
+static inline coll_gpuar_function* coll_gpuar_function_of(const ompi_op_t* op) {
+  return (coll_gpuar_function*)op->o_func.c_fn;
+}
+
 /* --- Communicators ---------------------------------------------------------------------------- */
 
 /* The context id: the same on all members of an intracommunicator. */
@@ -105,6 +137,34 @@ static inline void coll_gpuar_context_id(const ompi_communicator_t* comm, uint64
   *low = comm->c_contextid.cid_sub.u64;
 #endif
 }
+
+/* The text of a key in a communicator's info, cut at `capacity` - 1 bytes. False if there is none
+ * such. */
+static inline bool coll_gpuar_hint(const opal_infosubscriber_t* comm, const char* key, char* out,
+                                   size_t capacity) {
+  int found = 0;
+  if (NULL == comm->s_info) return false;
+#if OMPI_MAJOR_VERSION < 5
+  (void)opal_info_get(comm->s_info, key, (int)capacity - 1, out, &found);
+#else
+  opal_cstring_t* text = NULL;
+  (void)opal_info_get(comm->s_info, key, &text, &found);
+  if (found) {
+    (void)snprintf(out, capacity, "%s", text->string);
+    OBJ_RELEASE(text);
+  }
+#endif
+  return 0 != found;
+}
+
+/* What a function that watches a communicator's info takes and returns. */
+#if OMPI_MAJOR_VERSION < 5
+#define GPUAR_INFO_CONST
+typedef char coll_gpuar_info_text;
+#else
+#define GPUAR_INFO_CONST const
+typedef const char coll_gpuar_info_text;
+#endif
 
 /* Open MPI 4.1 reports a failed request of a collective to MPI_COMM_WORLD's error handler; of the
  * request kinds that it knows, only those of point-to-point find their communicator's. A

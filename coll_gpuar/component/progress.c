@@ -1,4 +1,6 @@
 /* gpuar's place in Open MPI's progress and in MPI_Finalize. */
+#include <stdatomic.h>
+
 #include "coll_gpuar/component/coll_gpuar.h"
 
 static int progress_active(void) {
@@ -6,21 +8,24 @@ static int progress_active(void) {
 }
 
 /* With no call under way there is little to find, and polling costs microseconds where TCP is in
- * play: every other MPI call would pay. */
+ * play: every other MPI call would pay. What the last call left to UCX leaves within the first
+ * polls; after that one now and then is enough to meet peers that come early. */
 static int progress_idle(void) {
-  return gpuar_active(coll_gpuar.core) ? 0 : gpuar_progress(coll_gpuar.core);
-}
-
-static int never_copy(ompi_communicator_t* comm, int key, void* extra, void* in, void* out,
-                      int* flag, ompi_communicator_t* to) {
-  (void)comm;
-  (void)key;
-  (void)extra;
-  (void)in;
-  (void)out;
-  (void)to;
-  *flag = 0;
-  return MPI_SUCCESS;
+  enum { first_polls = 1000, then_one_in = 128 };
+  static atomic_uint empty;       /* polls without an event, or left out; */
+  static atomic_ullong last_call; /* threads may lose a count of either */
+  if (gpuar_active(coll_gpuar.core)) return 0;
+  coll_gpuar_release_if_asked();
+  const gpuar_counters* counters = gpuar_get_counters();
+  const uint64_t call = counters->blocking + counters->nonblocking + counters->persistent;
+  const bool is_new = call != atomic_load_explicit(&last_call, memory_order_relaxed);
+  const unsigned before = is_new ? 0 : atomic_load_explicit(&empty, memory_order_relaxed);
+  atomic_store_explicit(&last_call, call, memory_order_relaxed);
+  atomic_store_explicit(&empty, before + 1, memory_order_relaxed);
+  if (before >= first_polls && 0 != before % then_one_in) return 0;
+  const int events = gpuar_progress(coll_gpuar.core);
+  if (events > 0) atomic_store_explicit(&empty, 0, memory_order_relaxed);
+  return events;
 }
 
 static int flush_at_finalize(ompi_communicator_t* comm, int key, void* attribute, void* extra) {
@@ -28,6 +33,8 @@ static int flush_at_finalize(ompi_communicator_t* comm, int key, void* attribute
   (void)key;
   (void)attribute;
   (void)extra;
+  coll_gpuar_trace();
+  coll_gpuar_report();
   gpuar_core_flush(coll_gpuar.core);
   return MPI_SUCCESS;
 }
@@ -40,7 +47,7 @@ static void flush_before_finalize(void) {
   if (NULL == self->c_local_group) return; /* an MPI without the world model: close flushes */
   ompi_attribute_fn_ptr_union_t copy;
   ompi_attribute_fn_ptr_union_t delete_with;
-  copy.attr_communicator_copy_fn = never_copy;
+  copy.attr_communicator_copy_fn = coll_gpuar_never_copy;
   delete_with.attr_communicator_delete_fn = flush_at_finalize;
   int key = MPI_KEYVAL_INVALID;
   if (OMPI_SUCCESS != ompi_attr_create_keyval(COMM_ATTR, copy, delete_with, &key, NULL, 0, NULL)) {

@@ -55,8 +55,8 @@ static void done(void* user, int status) {
 }
 
 /* An active request keeps its communicator, and with it the module, alive: MPI_Comm_free is legal
- * meanwhile. A failed one keeps it for good, because Open MPI 4.1 asks the communicator for its
- * error handler after it has freed the request. */
+ * meanwhile. A failed one keeps it for good (see coll_gpuar_breaks_communicator); Open MPI 4.1 also
+ * asks the communicator for its error handler after it has freed the request. */
 static void give_back(coll_gpuar_request* request) {
   ompi_communicator_t* comm = request->super.super.req_mpi_object.comm;
   const bool failed = request->failed;
@@ -117,8 +117,16 @@ static coll_gpuar_request* take(ompi_communicator_t* comm, ompi_request_start_fn
 }
 
 static int refuse(coll_gpuar_request* request, int status) {
+  request->failed = coll_gpuar_breaks_communicator(status);
   give_back(request);
   return coll_gpuar_error_class(status);
+}
+
+/* The other ranks count on this one: they are told. */
+static int without_request(coll_gpuar_module* module, ompi_communicator_t* comm) {
+  gpuar_abandon(module->comm, GPUAR_ERR_NO_MEMORY, "no memory for a request");
+  OBJ_RETAIN(comm);
+  return MPI_ERR_NO_MEM;
 }
 
 int coll_gpuar_iallreduce(const void* send, void* receive, coll_gpuar_count count,
@@ -130,13 +138,17 @@ int coll_gpuar_iallreduce(const void* send, void* receive, coll_gpuar_count coun
   }
   coll_gpuar_module* module = (coll_gpuar_module*)base_module;
   coll_gpuar_request* request = take(comm, NULL);
-  if (NULL == request) return MPI_ERR_NO_MEM;
+  if (NULL == request) return without_request(module, comm);
   coll_gpuar_binding* binding = &request->binding;
-  int status = coll_gpuar_bind(binding, send, receive, (size_t)count, datatype, op);
+  int status = coll_gpuar_bind(binding, module->comm, send, receive, (size_t)count, datatype, op,
+                               ompi_comm_size(comm));
   if (GPUAR_OK != status) return refuse(request, status);
   request->super.super.req_state = OMPI_REQUEST_ACTIVE;
   status = coll_gpuar_binding_load(binding);
-  if (GPUAR_OK == status) status = gpuar_iallreduce(module->comm, &binding->args, done, request);
+  if (GPUAR_OK == status) {
+    const gpuar_stream stream = coll_gpuar_stream_of(__builtin_return_address(0));
+    status = gpuar_iallreduce(module->comm, stream, &binding->args, done, request);
+  }
   if (GPUAR_OK != status) {
     coll_gpuar_binding_release(binding);
     return refuse(request, status);
@@ -152,12 +164,13 @@ int coll_gpuar_allreduce_init(const void* send, void* receive, coll_gpuar_count 
   (void)info;
   coll_gpuar_module* module = (coll_gpuar_module*)base_module;
   coll_gpuar_request* request = take(comm, start);
-  if (NULL == request) return MPI_ERR_NO_MEM;
+  if (NULL == request) return without_request(module, comm);
   *mpi_request = &request->super.super;
   if (coll_gpuar_is_empty((size_t)count, datatype)) return OMPI_SUCCESS;
 
   coll_gpuar_binding* binding = &request->binding;
-  int status = coll_gpuar_bind(binding, send, receive, (size_t)count, datatype, op);
+  int status = coll_gpuar_bind(binding, module->comm, send, receive, (size_t)count, datatype, op,
+                               ompi_comm_size(comm));
   if (GPUAR_OK == status) {
     status = gpuar_allreduce_init(module->comm, &binding->args, done, request, &request->call);
     if (GPUAR_OK == status) return OMPI_SUCCESS;

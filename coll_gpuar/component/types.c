@@ -18,7 +18,7 @@ static int sized_type(kind of, size_t bytes) {
   static const int by_log2[][4] = {
       [signed_integer] = {GPUAR_INT8, GPUAR_INT16, GPUAR_INT32, GPUAR_INT64},
       [unsigned_integer] = {GPUAR_UINT8, GPUAR_UINT16, GPUAR_UINT32, GPUAR_UINT64},
-      [real] = {-1, -1, GPUAR_FLOAT32, GPUAR_FLOAT64},
+      [real] = {-1, GPUAR_FLOAT16, GPUAR_FLOAT32, GPUAR_FLOAT64},
       [complex_number] = {-1, -1, -1, GPUAR_COMPLEX_FLOAT32},
       [logical] = {GPUAR_LOGICAL8, GPUAR_LOGICAL16, GPUAR_LOGICAL32, GPUAR_LOGICAL64},
   };
@@ -72,6 +72,13 @@ static void add_numbers(void) {
             MPI_UNSIGNED_LONG, MPI_UNSIGNED_LONG_LONG, MPI_UINT8_T, MPI_UINT16_T, MPI_UINT32_T,
             MPI_UINT64_T, MPI_CHARACTER);
   ADD_SIZED(real, MPI_FLOAT, MPI_DOUBLE, MPI_REAL, MPI_DOUBLE_PRECISION, MPI_REAL4, MPI_REAL8);
+  /* fp16, where compilers and Open MPI's configuration have it */
+#if OMPI_HAVE_FORTRAN_REAL2
+  ADD_SIZED(real, MPI_REAL2);
+#endif
+#if defined(OMPI_HAVE_MPI_EXT_SHORTFLOAT)
+  ADD_SIZED(real, MPIX_SHORT_FLOAT);
+#endif
   ADD_SIZED(complex_number, MPI_C_COMPLEX, MPI_C_FLOAT_COMPLEX, MPI_C_DOUBLE_COMPLEX, MPI_COMPLEX,
             MPI_DOUBLE_COMPLEX, MPI_COMPLEX8, MPI_COMPLEX16, MPI_CXX_FLOAT_COMPLEX,
             MPI_CXX_DOUBLE_COMPLEX);
@@ -125,7 +132,8 @@ void coll_gpuar_types_init(void) {
 }
 
 /* Open MPI gives REAL(16) the id of long double, because both fill 16 bytes. */
-static int type_of(const ompi_datatype_t* datatype) {
+int coll_gpuar_types_element(const ompi_datatype_t* datatype) {
+  if (datatype->id < 0 || datatype->id >= max_types) return -1;
   if (MPI_REAL16 == datatype) return GPUAR_FLOAT128;
   if (MPI_COMPLEX32 == datatype) return GPUAR_COMPLEX_FLOAT128;
   return type_table[datatype->id];
@@ -137,9 +145,8 @@ bool coll_gpuar_types_find(const ompi_op_t* op, const ompi_datatype_t* datatype,
     return false;
   }
   if (op->o_f_to_c_index < 0 || op->o_f_to_c_index >= max_ops) return false;
-  if (datatype->id < 0 || datatype->id >= max_types) return false;
   const int op_index = op_table[op->o_f_to_c_index];
-  const int type_index = type_of(datatype);
+  const int type_index = coll_gpuar_types_element(datatype);
   if (op_index < 0 || type_index < 0 || !served[op_index][type_index]) return false;
   *op_out = (gpuar_op)op_index;
   *type_out = (gpuar_type)type_index;

@@ -14,13 +14,46 @@ void Engine<T>::add(Comm& comm) {
   // Early birds: peers may have made the communicator, and called, before this rank did.
   for (Held* held = orphans_.take_all(); held;) {
     Held* next = held->next;
-    if (held->header.comm == comm.id) {
+    if (held->header.comm == comm.id && kind_of(held->header) == MessageKind::abort) {
+      take_note(comm, held->header);
+      drop(held);
+    } else if (held->header.comm == comm.id && comm.status != Status::ok) {
+      drop(held);
+    } else if (held->header.comm == comm.id) {
       comm.pending[held->header.sequence % window].push(held);
     } else {
       orphans_.push(held);
     }
     held = next;
   }
+}
+
+// What belongs to no call. Of a kind that this version does not know: dropped.
+template <class T>
+void Engine<T>::take_note(Comm& comm, const MessageHeader& note) {
+  if (note_of(note) == Note::gave_up) return give_up_with(comm, note);
+  const bool of_member = note.source < static_cast<std::uint32_t>(comm.size) &&
+                         note.source != static_cast<std::uint32_t>(comm.rank);
+  if (!of_member || comm.status != Status::ok) return;
+  if (note_of(note) == Note::ping) return answer_ping(comm, note);
+  if (note_of(note) == Note::pong) return take_pong(comm, note);
+  if (note_of(note) == Note::tells) return take_offset(comm, note);
+  if (note_of(note) <= Note::answers && comm.take_note) comm.take_note(comm, note);
+}
+
+// Ids are used again. The record may be about an older communicator, which this rank, whose calls
+// had all ended well, has freed. Its sender keeps that one, and is in no other of the same id.
+template <class T>
+bool Engine<T>::is_from_member(const Comm& comm, const MessageHeader& abort_record) {
+  return abort_record.source < comm.processes.size() &&
+         comm.processes[abort_record.source] == sender_of(abort_record);
+}
+
+template <class T>
+void Engine<T>::give_up_with(Comm& comm, const MessageHeader& abort_record) {
+  if (!is_from_member(comm, abort_record)) return;
+  fail_here(comm, Status::aborted,
+            {"rank ", abort_record.source, " gave up; its own message says why"});
 }
 
 template <class T>
@@ -41,30 +74,43 @@ Comm* Engine<T>::find_comm(const CommId& id) {
 template <class T>
 Run* Engine<T>::find_run(Comm& comm, const MessageHeader& header) {
   Run* run = nullptr;
-  if (kind_of(header) == MessageKind::call) {
-    run = comm.calls[header.sequence % window];
+  if (const Stream* stream = comm.stream(kind_of(header))) {
+    run = stream->calls[header.sequence % window];
   } else if (header.sequence < comm.persistent.size()) {
     run = comm.persistent[header.sequence];
   }
   const bool match = run && run->active && run->sequence == header.sequence &&
                      (run->round & round_mask) == round_of(header);
-  return match ? run : nullptr;
+  if (!match) return nullptr;
+  return run->plan ? run : nullptr;
+}
+
+// nullptr if nothing is expected from that rank.
+template <class T>
+const PeerReceives* Engine<T>::receives_from(const Schedule& schedule, Rank rank) {
+  const auto peer = std::lower_bound(
+      schedule.receives.begin(), schedule.receives.end(), rank,
+      [](const PeerReceives& receives, Rank other) { return receives.peer < other; });
+  return peer != schedule.receives.end() && peer->peer == rank ? &*peer : nullptr;
+}
+
+// Of notes only the last one matters to a communicator that is made later.
+template <class T>
+Taken Engine<T>::keep_orphan(const MessageHeader& header, const Arrival& arrival) {
+  const bool note = kind_of(header) == MessageKind::abort && note_of(header) != Note::gave_up;
+  return note ? Taken::consumed : keep(nullptr, orphans_, header, arrival, nullptr);
 }
 
 template <class T>
 Taken Engine<T>::arrived(const MessageHeader& header, const Arrival& arrival) {
   Comm* comm = find_comm(header.comm);
-  if (!comm) return keep(nullptr, orphans_, header, arrival, nullptr);
-  if (header.source >= static_cast<std::uint32_t>(comm->size)) {
-    return refuse(*comm, header, Status::bad_message, "no such rank");
-  }
-  const MessageKind kind = kind_of(header);
-  if (kind == MessageKind::abort) {
-    fail(*comm, Status::aborted, "rank " + std::to_string(header.source) + " gave up");
+  if (!comm) return keep_orphan(header, arrival);
+  if (kind_of(header) == MessageKind::abort) {
+    take_note(*comm, header);
     return Taken::consumed;
   }
-  if (kind != MessageKind::call && kind != MessageKind::persistent) {
-    return refuse(*comm, header, Status::bad_message, "no such kind of message");
+  if (header.source >= static_cast<std::uint32_t>(comm->size)) {
+    return refuse(*comm, header, Status::bad_message, "no such rank");
   }
   if (comm->status != Status::ok) return Taken::consumed;
   Run* run = find_run(*comm, header);
@@ -80,6 +126,8 @@ Taken Engine<T>::route(Run& run, const MessageHeader& header, const Arrival& arr
   Comm& comm = *run.comm;
   const Plan& plan = *run.plan;
   const Schedule& schedule = plan.program->schedule;
+  if (header.stamp != 0) [[unlikely]]
+    hear_stamp(run, header);
   if (header.segment >= plan.segments) {
     return refuse(comm, header, Status::truncated, "it sends more segments");
   }
@@ -87,12 +135,8 @@ Taken Engine<T>::route(Run& run, const MessageHeader& header, const Arrival& arr
   if (!lane.live || lane.segment < header.segment) {
     return keep(&comm, run.early, header, arrival, held);
   }
-  const auto source = static_cast<Rank>(header.source);
-  const auto peer = std::lower_bound(
-      schedule.receives.begin(), schedule.receives.end(), source,
-      [](const PeerReceives& receives, Rank rank) { return receives.peer < rank; });
-  if (lane.segment != header.segment || peer == schedule.receives.end() || peer->peer != source ||
-      header.message >= peer->count) {
+  const PeerReceives* peer = receives_from(schedule, static_cast<Rank>(header.source));
+  if (lane.segment != header.segment || !peer || header.message >= peer->count) {
     return refuse(comm, header, Status::bad_message, "nothing is expected from it");
   }
   const std::uint32_t ordinal = peer->first + header.message;
@@ -117,9 +161,9 @@ Taken Engine<T>::accept(Run& run, Lane& lane, std::uint32_t step, const Arrival&
   const std::size_t bytes = range_of(run, lane, step_of(run, step)).count * run.plan->element_bytes;
   if (arrival.bytes != bytes) {
     fail(*run.comm, Status::truncated,
-         "rank " + std::to_string(step_of(run, step).peer) + " sends " +
-             std::to_string(arrival.bytes) + " bytes where this rank expects " +
-             std::to_string(bytes) + "; do all ranks pass the same count and datatype?");
+         {"rank ", step_of(run, step).peer, " sends ", arrival.bytes,
+          " bytes where this rank expects ", bytes,
+          "; do all ranks pass the same count and datatype?"});
     return Taken::consumed;
   }
   return arrival.rendezvous ? accept_rendezvous(run, lane, step, arrival, held)
@@ -129,14 +173,19 @@ Taken Engine<T>::accept(Run& run, Lane& lane, std::uint32_t step, const Arrival&
 template <class T>
 Taken Engine<T>::accept_eager(Run& run, Lane& lane, std::uint32_t index, const Arrival& arrival,
                               Held* held) {
+  if (run.device.carry == Carry::on_device) {
+    return accept_eager_on_device(run, lane, index, arrival, held);
+  }
   const Step& step = step_of(run, index);
   const bool keepable = held || arrival.holdable;
   if (step.target.place == Place::slot && keepable) {
     // The reduction reads straight from the transport's buffer: no copy into the slot.
     if (!held) held = hold(MessageHeader{}, arrival);
-    lane.slots[step.target.slot] = {static_cast<std::byte*>(held->arrival.data), held};
-    complete(run, lane, index);
-    return Taken::held;
+    if (held) {
+      lane.slots[step.target.slot] = {static_cast<std::byte*>(held->arrival.data), held};
+      complete(run, lane, index);
+      return Taken::held;
+    }
   }
   std::byte* target = locate(run, lane, step.target, range_of(run, lane, step));
   if (!target) {
@@ -153,12 +202,15 @@ Taken Engine<T>::accept_rendezvous(Run& run, Lane& lane, std::uint32_t index,
                                    const Arrival& arrival, Held* held) {
   const Step& step = step_of(run, index);
   std::byte* target = locate(run, lane, step.target, range_of(run, lane, step));
-  if (!target) {
-    fail(*run.comm, Status::no_memory, "no memory for a scratch slot");
+  Op* op = target ? take_op(run, &lane, index) : nullptr;
+  if (!op) {
+    fail(*run.comm, Status::no_memory, "no memory to receive a message");
     return Taken::consumed;
   }
-  Op* op = take_op(run, lane, index);
-  const Status status = transport_.fetch(arrival, *op, target, arrival.bytes);
+  const Status status =
+      run.device.carry == Carry::on_device
+          ? staging_.fetch(*cuda_, arrival, *op, target, arrival.bytes, memory_of(run, step.target))
+          : transport_.fetch(arrival, *op, target, arrival.bytes);
   if (held) helds_.give(held);  // its arrival is the transport's again
   if (status == Status::in_progress) {
     track(run, op);
@@ -168,7 +220,7 @@ Taken Engine<T>::accept_rendezvous(Run& run, Lane& lane, std::uint32_t index,
   if (status == Status::ok) {
     complete(run, lane, index);
   } else {
-    fail(*run.comm, status, "cannot receive from rank " + std::to_string(step.peer));
+    fail(*run.comm, status, {"cannot receive from rank ", step.peer});
   }
   return Taken::held;
 }
@@ -178,6 +230,7 @@ Taken Engine<T>::accept_rendezvous(Run& run, Lane& lane, std::uint32_t index,
 template <class T>
 Held* Engine<T>::hold(const MessageHeader& header, const Arrival& arrival) {
   Held* held = helds_.take();
+  if (!held) return nullptr;
   *held = Held{header, arrival, nullptr, nullptr};
   if (arrival.rendezvous || arrival.holdable) return held;
   held->stash = scratch_.take(arrival.bytes);
@@ -245,8 +298,8 @@ void Engine<T>::adopt(HeldList& list, Run& run) {
 
 template <class T>
 Taken Engine<T>::refuse(Comm& comm, const MessageHeader& header, Status status,
-                        const std::string& what) {
-  fail(comm, status, "message from rank " + std::to_string(header.source) + " refused: " + what);
+                        const Sentence& what) {
+  fail(comm, status, {"message from rank ", header.source, " refused: ", what});
   return Taken::consumed;
 }
 

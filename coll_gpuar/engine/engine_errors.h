@@ -10,12 +10,13 @@
 namespace gpuar {
 
 template <class T>
-typename Engine<T>::Op* Engine<T>::take_op(Run& run, Lane& lane, std::uint32_t step) {
+typename Engine<T>::Op* Engine<T>::take_op(Run& run, Lane* lane, std::uint32_t step) {
   Op* op = ops_.take();
+  if (!op) return nullptr;
   op->done = &Engine::on_done;
   op->engine = this;
   op->run = &run;
-  op->lane = &lane;
+  op->lane = lane;
   op->step = step;
   return op;
 }
@@ -53,35 +54,55 @@ void Engine<T>::on_done(TransportOp* transport_op, Status status) {
   Op* op = static_cast<Op*>(transport_op);
   Engine& engine = *op->engine;
   Run* run = op->run;
-  if (!run) return engine.give_op(op);  // an abort record
-  Lane& lane = *op->lane;
+  if (!run) return engine.give_op(op);  // a note
+  Lane* lane = op->lane;
   const std::uint32_t step = op->step;
+  const std::uint32_t fused = op->fused;
+  const bool device = op->device.owner != nullptr;
   engine.untrack(op);
+  if (device) engine.reset_device(op);
   engine.give_op(op);
   if (run->status != Status::ok) {
     if (run->in_flight == 0) engine.finish(*run);
   } else if (status != Status::ok) {
     engine.fail(*run->comm, status,
-                "transfer with rank " + std::to_string(step_of(*run, step).peer) + " failed");
+                device ? Sentence("work on the device failed")
+                       : Sentence("transfer with rank ", step_of(*run, step).peer, " failed"));
     if (run->active && run->in_flight == 0) engine.finish(*run);
   } else {
-    engine.complete(*run, lane, step);
-    if (run->active) engine.enqueue(*run);
+    if (!lane) {
+      engine.stage_done(*run);
+    } else if (device) {
+      engine.complete_on_device(*run, *lane, step, fused);
+    } else {
+      engine.complete(*run, *lane, step);
+    }
+    if (run->active && run->device.stage == Stage::running) engine.enqueue(*run);
   }
 }
 
 template <class T>
-void Engine<T>::fail(Comm& comm, Status status, const std::string& what) {
+void Engine<T>::fail(Comm& comm, Status status, const Sentence& what) {
+  if (comm.status != Status::ok) return;
+  fail_here(comm, status, what);
+  announce_abort(comm);
+}
+
+template <class T>
+void Engine<T>::report(Comm& comm, const Sentence& what) try {
+  if (comm.log) comm.log(comm, std::string(what.text()));
+} catch (const std::bad_alloc&) {
+  // It fails all the same, and says nothing.
+}
+
+// As fail(), where another rank has told all members.
+template <class T>
+void Engine<T>::fail_here(Comm& comm, Status status, const Sentence& what) {
   if (comm.status != Status::ok) return;
   comm.status = status;
-  if (comm.log) comm.log(comm, what + " (" + describe(status) + ")");
-  announce_abort(comm);
-  for (Run* run : comm.calls) {
-    if (run) fail_run(*run, status);
-  }
-  for (Run* run : comm.persistent) {
-    if (run) fail_run(*run, status);
-  }
+  report(comm, {what, " (", describe(status), ")"});
+  for (HeldList& list : comm.pending) drop_all(list);  // senders wait until theirs is fetched
+  for_each_call(comm, [&](Run& run) { fail_run(run, status); });
 }
 
 template <class T>
@@ -99,7 +120,9 @@ void Engine<T>::fail_run(Run& run, Status status) {
       empty_slot(lane, static_cast<std::uint16_t>(i));
     }
   }
-  for (Op* op = static_cast<Op*>(run.ops); op; op = op->next) transport_.cancel(*op);
+  for (Op* op = static_cast<Op*>(run.ops); op; op = op->next) {
+    if (!op->device.owner) staging_.cancel(*op);
+  }
   if (run.in_flight == 0) finish(run);
 }
 
@@ -107,19 +130,27 @@ template <class T>
 void Engine<T>::announce_abort(Comm& comm) {
   for (Rank rank = 0; rank < comm.size; ++rank) {
     if (rank == comm.rank) continue;
-    void* peer = comm.peers[static_cast<std::size_t>(rank)];
-    if (!peer) peer = comm.resolve(comm, rank);
-    if (!peer) continue;
-    Op* op = ops_.take();
-    op->done = &Engine::on_done;
-    op->engine = this;
-    op->run = nullptr;
-    op->header = {comm.id, 0, static_cast<std::uint32_t>(comm.rank),
-                  0,       0, pack_kind(MessageKind::abort, 0)};
-    if (transport_.send(static_cast<typename T::Peer>(peer), *op, nullptr, 0) !=
-        Status::in_progress) {
-      give_op(op);
-    }
+    send_note(comm, rank,
+              abort_record(comm.id, static_cast<std::uint32_t>(comm.rank),
+                           comm.processes[static_cast<std::size_t>(comm.rank)]));
+  }
+}
+
+// What cannot be sent is lost: a note is news, and nothing waits for it.
+template <class T>
+void Engine<T>::send_note(Comm& comm, Rank rank, const MessageHeader& note) {
+  void* peer = comm.peers[static_cast<std::size_t>(rank)];
+  if (!peer) peer = comm.resolve(comm, rank);
+  if (!peer) return;
+  Op* op = ops_.take();
+  if (!op) return;
+  op->done = &Engine::on_done;
+  op->engine = this;
+  op->run = nullptr;
+  op->header = note;
+  if (transport_.send(static_cast<typename T::Peer>(peer), *op, nullptr, 0) !=
+      Status::in_progress) {
+    give_op(op);
   }
 }
 
@@ -128,7 +159,7 @@ template <class T>
 void* Engine<T>::peer_of(Comm& comm, Rank rank) {
   void*& peer = comm.peers[static_cast<std::size_t>(rank)];
   if (!peer) peer = comm.resolve(comm, rank);
-  if (!peer) fail(comm, Status::unreachable, "rank " + std::to_string(rank) + " has no address");
+  if (!peer) fail(comm, Status::unreachable, {"rank ", rank, " has no address"});
   return peer;
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <vector>
 
 namespace gpuar {
@@ -16,8 +17,9 @@ namespace gpuar {
 template <class T>
 class ObjectPool {
  public:
-  T* take() {
-    if (free_.empty()) grow();
+  // nullptr when there is no memory.
+  T* take() noexcept {
+    if (free_.empty() && !grow()) return nullptr;
     T* object = free_.back();
     free_.pop_back();
     return object;
@@ -27,10 +29,13 @@ class ObjectPool {
  private:
   static constexpr std::size_t block = 64;
 
-  void grow() {
+  bool grow() noexcept try {
+    free_.reserve((blocks_.size() + 1) * block);  // so that give() never allocates
     blocks_.push_back(std::make_unique<T[]>(block));
-    free_.reserve(blocks_.size() * block);  // so that give() never allocates
     for (std::size_t i = block; i > 0; --i) free_.push_back(&blocks_.back()[i - 1]);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
   }
 
   std::vector<std::unique_ptr<T[]>> blocks_;
@@ -104,17 +109,20 @@ class ScratchPool {
   static std::size_t block_bytes(std::size_t bytes) { return smallest << class_of(bytes); }
   static bool is_large(std::size_t bytes) { return block_bytes(bytes) >= slab; }
 
-  bool grow(Class& cls, std::size_t bytes) {
+  bool grow(Class& cls, std::size_t bytes) noexcept try {
     constexpr std::size_t alignment = 64;
     const std::size_t count = bytes < slab ? slab / bytes : 1;
+    cls.free.reserve(cls.blocks + count);
+    slabs_.reserve(slabs_.size() + 1);
     auto* memory = static_cast<std::byte*>(std::aligned_alloc(alignment, count * bytes));
     if (!memory) return false;
     if (bytes < slab) slabs_.push_back(memory);
     cls.blocks += count;
-    cls.free.reserve(cls.blocks);
     for (std::size_t i = count; i > 0; --i) cls.free.push_back(memory + (i - 1) * bytes);
     if (bytes >= slab) cached_ += bytes;
     return true;
+  } catch (const std::bad_alloc&) {
+    return false;
   }
 
   std::array<Class, 48> classes_;

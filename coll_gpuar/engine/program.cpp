@@ -25,6 +25,12 @@ Program::Program(Schedule built) : schedule(std::move(built)) {
   }
 }
 
+std::size_t Program::bytes() const {
+  const auto held = [](const auto& vector) { return vector.capacity() * sizeof(vector[0]); };
+  return sizeof(*this) + held(schedule.steps) + held(schedule.successors) + held(schedule.initial) +
+         held(schedule.receives) + held(schedule.recv_steps) + held(dependencies) + held(receive);
+}
+
 Plan::Plan(std::shared_ptr<const Program> of, std::size_t elements, std::size_t bytes_per_element,
            std::size_t segment_bytes, std::uint32_t in_flight)
     : program(std::move(of)), count(elements), element_bytes(bytes_per_element) {

@@ -17,6 +17,9 @@ struct Program {
   std::vector<std::uint32_t> receive;       // per step: index into Schedule::recv_steps, for recv
 
   explicit Program(Schedule built);
+
+  // Of memory, all in all.
+  [[nodiscard]] std::size_t bytes() const;
 };
 
 // Depends only on what is equal on all ranks; see selection.
@@ -26,8 +29,9 @@ struct Plan {
   std::size_t element_bytes = 1;
   std::size_t segment_elements = 1;  // of every segment but the last
   std::size_t segments = 0;
-  std::uint32_t depth = 1;     // segments in flight
-  std::size_t slot_bytes = 0;  // memory for one scratch slot
+  std::uint32_t depth = 1;      // segments in flight
+  std::size_t slot_bytes = 0;   // memory for one scratch slot
+  std::uint32_t algorithm = 0;  // the core's number for it, for a report
 
   Plan(std::shared_ptr<const Program> program, std::size_t count, std::size_t element_bytes,
        std::size_t segment_bytes, std::uint32_t depth);

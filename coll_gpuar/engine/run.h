@@ -5,13 +5,19 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "coll_gpuar/engine/program.h"
+#include "coll_gpuar/report/trace.h"
 #include "coll_gpuar/status.h"
+#include "cuda_reduce/gpu.h"
+#include "cuda_reduce/host_room.h"
 #include "cuda_reduce/reduce.h"
 #include "ucx_bridge/transport.h"
+
+struct gpuar_check;
 
 namespace gpuar {
 
@@ -42,10 +48,14 @@ struct HeldList {
 
 // User-defined operations and types of unusual layout are reduced by the component.
 struct Reduction {
+  gpuar_op op = GPUAR_SUM;  // with function: the same by name, for a device
+  gpuar_type type = GPUAR_FLOAT32;
   ReduceFn function = nullptr;
   int (*custom)(void* context, void* out, const void* left, const void* right,
                 std::size_t count) = nullptr;
   void* context = nullptr;
+  DivideFn divide = nullptr;  // for an average: what every rank does once to the finished sum
+  std::int32_t divide_by = 0;
 };
 
 // Pointers of this call. in == out: in place.
@@ -53,6 +63,37 @@ struct Binding {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
   Reduction reduction;
+};
+
+// How a call is carried out. A local matter: nothing of it shows on the wire.
+enum class Carry : std::uint8_t {
+  host,          // both buffers are the host's
+  through_host,  // copied into host memory, reduced there, copied back: short messages, and what no
+                 // device reduces
+  on_device,     // moved and reduced where it lies
+};
+
+// Where a call stands. Its steps are executed only while it is running, and a call on host memory
+// that has a plan never is anything else.
+enum class Stage : std::uint8_t {
+  running,
+  bound,     // not begun: on device memory, or without a plan
+  waiting,   // for what the caller has queued on the device
+  entering,  // the input is being copied
+  leaving,   // the result is
+};
+
+// The device's side of a call. Without a `gpu` only the stage counts.
+struct DeviceCall {
+  Carry carry = Carry::host;
+  Stage stage = Stage::running;
+  bool after_queued_work = false;  // first waits for what the caller has queued on the device
+  Gpu* gpu = nullptr;              // does the copies and the reductions
+  Memory in;                       // of the caller's buffers
+  Memory out;
+  const std::byte* user_in = nullptr;
+  std::byte* user_out = nullptr;
+  HostRoom room;  // through_host: the call's data meanwhile
 };
 
 struct Slot {
@@ -74,6 +115,7 @@ struct Lane {
   std::vector<std::uint32_t> ready;      // every step enters once: no wrap
   std::vector<Held*> arrivals;           // per receive: nothing, expected(), or what came early
   std::vector<Slot> slots;
+  std::vector<StepTimes> traced;  // per step, while a trace is kept
 };
 
 // Marks a receive that is posted and waits for its arrival.
@@ -84,11 +126,15 @@ inline Held* expected() {
 
 struct Run {
   Comm* comm = nullptr;
-  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const Plan> plan;  // nullptr: still to come, see Engine::resume
   Binding binding;
+  DeviceCall device;
   MessageKind kind = MessageKind::call;
   std::uint32_t sequence = 0;
   std::uint32_t round = 0;
+  gpuar_check* check = nullptr;  // the core's
+  bool own = false;              // gpuar's own call, of which no report tells
+  CallTimes times;               // if the communicator has a journal
 
   std::vector<Lane> lanes;
   std::size_t segments_done = 0;
@@ -96,14 +142,18 @@ struct Run {
   HeldList early;               // arrivals for segments not yet open
   Status status = Status::ok;
   bool active = false;
-  bool queued = false;         // in the engine's list of runs with work
+  bool queued = false;         // in one of the engine's lists of runs with work
   Run* next = nullptr;         // waiting or finished
-  Run* next_ready = nullptr;   // queued: a run may finish while it is
+  Run* next_ready = nullptr;   // queued
   TransportOp* ops = nullptr;  // under way; the engine knows their full type
   std::atomic<bool> complete{false};
 
+  std::uint64_t standing = 0;  // where it stood when it was last looked at,
+  std::int64_t stood = 0;      // and for how many nanoseconds since
+
   void (*done)(void* user, int status) = nullptr;  // nonblocking and persistent
   void* user = nullptr;
+  std::uint64_t range = 0;  // in a profiler's timeline
 };
 
 // First in, first out, linked through a member of Run.
@@ -123,32 +173,60 @@ struct RunQueue {
     if (!head) tail = nullptr;
     return run;
   }
+  // False if it is not in this queue.
+  bool remove(Run& run) {
+    Run* before = nullptr;
+    for (Run* at = head; at; before = at, at = at->*link) {
+      if (at != &run) continue;
+      (before ? before->*link : head) = run.*link;
+      if (tail == &run) tail = before;
+      return true;
+    }
+    return false;
+  }
 };
 
-// At most this many ordinary calls of a communicator are on the wire; later ones queue. A rank
-// that is late thus holds at most window × (eager bytes per call) for each of its peers. The
-// oldest unfinished call is on the wire on every rank that has made it, so this cannot deadlock.
+// At most this many calls of a stream are on the wire; later ones queue. A rank that is late thus
+// holds at most window × (eager bytes per call) of a stream for each of its peers. The oldest
+// unfinished call is on the wire on every rank that has made it, so this cannot deadlock.
 // Persistent starts may come in another order on each rank and are exempt.
 constexpr std::uint32_t window = 64;
+
+// Calls that every rank makes in the same order, numbered by it. A communicator has one of the
+// program's calls and one of those that Open MPI makes itself within others, at moments that differ
+// between ranks: neither shifts the other's numbers.
+struct Stream {
+  std::uint32_t next_sequence = 0;
+  std::uint32_t started = 0;         // one past the newest call on the wire
+  std::uint32_t oldest = 0;          // the oldest call not finished
+  bool promoting = false;            // moving runs out of `waiting`: not to be entered twice
+  RunQueue<&Run::next> waiting;      // behind the window
+  std::array<Run*, window> calls{};  // by sequence % window
+};
 
 struct Comm {
   CommId id;
   Rank rank = 0;
   Rank size = 0;
+  Status status = Status::ok;  // an error stays: the communicator is broken
   std::string name;
-  std::vector<void*> peers;  // Transport::Peer by rank, resolved at first use
+  std::vector<std::uint64_t> processes;  // by rank, each its own; an abort record names its sender
+  std::vector<void*> peers;              // Transport::Peer by rank, resolved at first use
   void* (*resolve)(Comm& comm, Rank rank) = nullptr;  // nullptr: unreachable
   void (*log)(Comm& comm, const std::string& line) = nullptr;
+  void (*take_note)(Comm& comm, const MessageHeader& note) = nullptr;  // about calls
 
-  std::uint32_t next_sequence = 0;         // of ordinary calls
-  std::uint32_t started = 0;               // one past the newest call on the wire
-  std::uint32_t oldest = 0;                // the oldest call not finished
-  std::array<Run*, window> calls{};        // by sequence % window
+  std::unique_ptr<Journal> journal;  // if a report is to be written, or a trace
+  std::uint32_t traced_as = 0;       // its number in the trace
+
+  std::array<Stream, 2> streams;           // by kind: call, internal
   std::vector<Run*> persistent;            // by number; nullptr once freed
   std::array<HeldList, window> pending{};  // arrivals for calls not yet made, by sequence % window
-  RunQueue<&Run::next> waiting;
-  bool promoting = false;      // moving runs out of `waiting`: not to be entered twice
-  Status status = Status::ok;  // an error stays: the communicator is broken
+
+  // The stream of a call; nullptr for persistent requests, which start in any order.
+  Stream* stream(MessageKind kind) {
+    return kind <= MessageKind::internal ? &streams[static_cast<std::size_t>(kind)] : nullptr;
+  }
 };
 
 }  // namespace gpuar

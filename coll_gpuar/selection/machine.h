@@ -17,18 +17,46 @@ struct Link {
   std::uint64_t forwarded;  // ps
 };
 
+constexpr std::uint32_t port_for_each_rank = ~std::uint32_t{0};
+
 struct Machine {
   Link shared_memory{1'200'000, 300'000, 60, 100};
   Link network{25'000'000, 1'000'000, 1'000, 0};
   std::uint64_t reduce_byte = 40;     // ps; of the result, operands in the cache
   std::uint64_t custom_byte = 1'000;  // ps; by a user-defined operation
-  // A message larger than this comes from memory: each byte moved or reduced costs more, and
-  // forwarding no more than anything else. A segment larger than that does not stay in the cache
-  // between its steps either.
+  // A message larger than a quarter of a rank's share of the last-level cache (input, output and
+  // what comes from others lie there too), or than this, comes from memory: each byte moved or
+  // reduced costs more, and forwarding no more than anything else. A segment larger than that does
+  // not stay in the cache between its steps either.
   std::uint64_t cached_message = 262144;
   std::uint64_t cached_segment = 524288;
   std::uint64_t uncached_byte = 30;           // ps, for either
   std::uint64_t oversubscribed = 10'000'000;  // ps, more for each message if ranks share cores
+  // Work of a core for a message between hosts that are really one machine: the kernel's for TCP,
+  // and waking up. It counts for vectors up to so many bytes; beyond, the speed of links decides.
+  std::uint64_t crossing = 12'000'000;  // ps
+  std::uint64_t crossing_bytes = 16384;
+  // Within a host, too, data is moved by others than who reduces.
+  bool moves_by_itself = false;
+  std::uint32_t ports = 1;  // ways out of a host, shared by its ranks
+  std::uint32_t depth = 2;  // segments in flight
 };
+
+// For communicators that are expected to reduce device memory. Every message and every reduction
+// costs a launch and a poll; bytes are cheap, and copy engines, links and reductions work side by
+// side. Taken from data sheets (NVLink between processes, a 200 Gbit/s port for each), not measured
+// yet.
+constexpr Machine device_machine() {
+  Machine machine;
+  machine.shared_memory = {10'000'000, 8'000'000, 10, 0};
+  machine.network = {15'000'000, 8'000'000, 40, 0};
+  machine.reduce_byte = 2;
+  machine.cached_message = machine.cached_segment = ~std::uint64_t{0};
+  machine.uncached_byte = 0;
+  machine.moves_by_itself = true;
+  machine.ports = port_for_each_rank;
+  machine.depth = 4;
+  return machine;
+}
 
 }  // namespace gpuar

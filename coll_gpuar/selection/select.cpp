@@ -3,34 +3,31 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <limits>
 #include <optional>
+
+#include "coll_gpuar/selection/saturating.h"
+#include "coll_gpuar/selection/turns.h"
 
 namespace gpuar {
 namespace {
 
-constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
-constexpr std::uint32_t default_depth = 2;
-constexpr std::array<std::uint32_t, 3> radices{2, 4, 8};
+constexpr std::array<std::uint32_t, 5> radices{2, 4, 8, 16, 32};
 constexpr std::uint64_t smallest_segment = 16384;
 constexpr std::uint64_t largest_segment = 4194304;
 
-std::uint64_t times(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t product = 0;
-  return __builtin_mul_overflow(a, b, &product) ? most : product;
-}
+// What is chosen before radix and segments.
+struct Way {
+  std::uint32_t composition = flat;
+  std::uint32_t algorithm = 0;
+  friend bool operator==(const Way&, const Way&) = default;
 
-std::uint64_t plus(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? most : sum;
-}
+  [[nodiscard]] const Composition& composed() const { return compositions()[composition]; }
+  [[nodiscard]] const Algorithm& across() const { return algorithms()[algorithm]; }
+  [[nodiscard]] bool has_radix() const { return composed().has_radix || across().has_radix; }
+};
 
-std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) {
-  return a / b + (a % b != 0 ? 1 : 0);
-}
-
-std::uint64_t element_of(const CallShape& shape) {
-  return std::max<std::uint64_t>(shape.element_bytes, 1);
+Way way_of(const Choice& choice) {
+  return {choice.composition, choice.algorithm};
 }
 
 std::uint64_t whole_elements(std::uint64_t segment_bytes, const CallShape& shape) {
@@ -38,71 +35,51 @@ std::uint64_t whole_elements(std::uint64_t segment_bytes, const CallShape& shape
   return std::max(segment_bytes / element * element, element);
 }
 
-Link link_of(const CallShape& shape, const Algorithm& algorithm, const Machine& machine) {
-  Link link = shape.layout.hosts > 1 ? machine.network : machine.shared_memory;
-  if (shape.layout.hosts > 1 && algorithm.crowds_links) {
-    link.byte = times(link.byte, std::max<std::uint32_t>(shape.layout.max_ranks_per_host, 1));
+std::optional<Choice::Reason> refusal(const Way& way, const CallShape& shape) {
+  const LayoutSummary& layout = shape.layout;
+  const Algorithm& algorithm = way.across();
+  Rank ranks = shape.ranks;
+  Rank at_once = 1;  // messages to one peer where the algorithm by itself has one
+  Grouping groups = Grouping::subtrees;
+  if (way.composition != flat) {
+    if (layout.hosts < 2 || layout.max_ranks_per_host < 2) return Choice::Reason::no_groups;
+    ranks = static_cast<Rank>(layout.hosts);
+    at_once = static_cast<Rank>(divide_up(layout.max_ranks_per_host, layout.min_ranks_per_host));
+    groups = layout.hosts_are;
   }
-  if (shape.layout.oversubscribed) link.latency = plus(link.latency, machine.oversubscribed);
-  return link;
-}
-
-// What one segment takes: from its start to its end, and of the resource that it uses most.
-struct SegmentTime {
-  std::uint64_t all = 0;
-  std::uint64_t busiest = 0;
-};
-
-SegmentTime segment_time(const Cost& cost, const Link& link, std::uint64_t bytes,
-                         const CallShape& shape, const Machine& machine) {
-  const bool from_memory = shape.bytes > machine.cached_message;
-  const std::uint64_t uncached = (from_memory ? machine.uncached_byte : 0) +
-                                 (bytes > machine.cached_segment ? machine.uncached_byte : 0);
-  const std::uint64_t forwarding = from_memory ? 0 : link.forwarded;
-  const std::uint64_t link_byte = plus(link.byte, uncached);
-  const std::uint64_t reduce_byte =
-      plus(shape.custom ? machine.custom_byte : machine.reduce_byte, uncached);
-  const std::uint64_t element = element_of(shape);
-  const std::uint64_t unit = times(divide_up(divide_up(bytes, element), cost.parts), element);
-
-  const std::uint64_t messages = times(cost.messages, link.message);
-  const std::uint64_t reduction = times(times(cost.reduced, unit), reduce_byte);
-  // All rounds but the first send what was just received or reduced.
-  const auto on_the_wire = [&](std::uint64_t units) {
-    const std::uint64_t bytes_sent = times(units, unit);
-    const std::uint64_t forwarded = times(bytes_sent / cost.rounds, cost.rounds - 1);
-    return plus(times(bytes_sent, link_byte), times(forwarded, forwarding));
-  };
-  const std::uint64_t wire = on_the_wire(cost.wire);
-  const std::uint64_t sending = on_the_wire(cost.sent);
-
-  SegmentTime time;
-  time.all = plus(plus(times(cost.rounds, link.latency), messages), plus(wire, reduction));
-  // Shared memory is copied by the core that also reduces; a network moves data on its own.
-  time.busiest = plus(
-      messages, shape.layout.hosts > 1 ? std::max(sending, reduction) : plus(sending, reduction));
-  return time;
-}
-
-std::optional<Choice::Reason> refusal(const Algorithm& algorithm, const CallShape& shape) {
-  if (shape.ranks > algorithm.max_size) return Choice::Reason::too_many_ranks;
-  if (!shape.commutative && !algorithm.keeps_rank_order) return Choice::Reason::breaks_rank_order;
-  if (shape.reproducible && !algorithm.reproducible) return Choice::Reason::not_reproducible;
+  if (!shape.commutative && !(algorithm.keeps_rank_order && groups >= Grouping::runs)) {
+    return Choice::Reason::breaks_rank_order;
+  }
+  if (shape.reproducible && !(algorithm.reproducible && groups >= Grouping::subtrees)) {
+    return Choice::Reason::not_reproducible;
+  }
+  if (ranks > algorithm.max_size / at_once) return Choice::Reason::too_many_ranks;
   return std::nullopt;
 }
 
-Choice cheapest_segments(std::uint32_t index, std::uint32_t radix, const CallShape& shape,
+// Segments in flight hide each other's latencies. Where one core copies and reduces and a segment
+// takes a single round, nothing is left to hide, and a second one only costs cache. What is
+// composed of parts keeps each of them busy with another segment.
+std::uint32_t default_depth(const Choice& choice, const CallShape& shape, const Machine& machine) {
+  if (choice.composition != flat) return 2 * machine.depth;
+  const bool overlaps = shape.layout.hosts > 1 || machine.moves_by_itself;
+  return cost_of(choice, shape).across.rounds == 1 && !overlaps ? 1 : machine.depth;
+}
+
+Choice cheapest_segments(const Way& way, std::uint32_t radix, const CallShape& shape,
                          const Forced& forced, const Machine& machine) {
-  Choice best;
+  Choice best{.algorithm = way.algorithm, .radix = radix, .composition = way.composition};
+  const std::uint64_t waiting = turns(best, shape, machine);
   best.predicted_ps = most;
   const auto consider = [&](std::uint64_t segment_bytes) {
-    Choice choice{index, radix, whole_elements(segment_bytes, shape), 1, 0, {}};
+    Choice choice{way.algorithm,  radix, whole_elements(segment_bytes, shape), 1, 0, {},
+                  way.composition};
     const std::uint64_t segments = divide_up(shape.bytes, choice.segment_bytes);
-    const std::uint64_t depth = forced.depth != 0 ? forced.depth : default_depth;
+    const std::uint64_t depth =
+        forced.depth != 0 ? forced.depth : default_depth(choice, shape, machine);
     choice.depth = static_cast<std::uint32_t>(
         std::clamp<std::uint64_t>(depth, 1, std::max<std::uint64_t>(segments, 1)));
-    choice.predicted_ps =
-        predict(algorithms()[index], radix, choice.segment_bytes, choice.depth, shape, machine);
+    choice.predicted_ps = plus(predict(choice, shape, machine), waiting);
     if (choice.predicted_ps < best.predicted_ps || best.predicted_ps == most) best = choice;
   };
   if (forced.segment_bytes != 0) {
@@ -117,32 +94,69 @@ Choice cheapest_segments(std::uint32_t index, std::uint32_t radix, const CallSha
 }
 
 // Over radices and segments; the earlier one wins a tie.
-Choice cheapest(std::uint32_t index, const CallShape& shape, const Forced& forced,
+Choice cheapest(const Way& way, const CallShape& shape, const Forced& forced,
                 const Machine& machine) {
-  if (forced.radix != 0 || !algorithms()[index].has_radix) {
-    return cheapest_segments(index, forced.radix != 0 ? forced.radix : radices[0], shape, forced,
+  if (forced.radix != 0 || !way.has_radix()) {
+    return cheapest_segments(way, forced.radix != 0 ? forced.radix : radices[0], shape, forced,
                              machine);
   }
   Choice best;
   best.predicted_ps = most;
   for (const std::uint32_t radix : radices) {
-    const Choice choice = cheapest_segments(index, radix, shape, forced, machine);
+    if (radix > 2 && radix / 2 >= static_cast<std::uint32_t>(shape.ranks))
+      break;  // no wider than the one before
+    const Choice choice = cheapest_segments(way, radix, shape, forced, machine);
     if (choice.predicted_ps < best.predicted_ps || radix == radices[0]) best = choice;
   }
   return best;
 }
 
-// The cheapest of all that serve the shape, leaving out `except`. Some always serve.
-std::optional<Choice> cheapest_of_all(const CallShape& shape, const Forced& forced,
-                                      const Machine& machine,
-                                      std::optional<std::uint32_t> except = {}) {
-  std::optional<Choice> best;
-  for (std::uint32_t i = 0; i < algorithms().size(); ++i) {
-    if (i == except || refusal(algorithms()[i], shape)) continue;
-    const Choice choice = cheapest(i, shape, forced, machine);
-    if (!best || choice.predicted_ps < best->predicted_ps) best = choice;
+bool is_asked_for(const Way& way, const Forced& forced) {
+  return (forced.algorithm == nullptr || forced.algorithm == &way.across()) &&
+         (forced.composition == nullptr || forced.composition == &way.composed());
+}
+
+// Calls function(way) for all that there are, in a fixed order.
+template <class Function>
+void for_each_way(Function function) {
+  for (std::uint32_t composition = 0; composition < compositions().size(); ++composition) {
+    for (std::uint32_t algorithm = 0; algorithm < algorithms().size(); ++algorithm) {
+      function(Way{composition, algorithm});
+    }
   }
+}
+
+// The cheapest of all that serve the shape and are asked for, leaving out `except`.
+std::optional<Choice> cheapest_of_all(const CallShape& shape, const Forced& forced,
+                                      const Machine& machine, std::optional<Way> except = {}) {
+  std::optional<Choice> best;
+  for_each_way([&](const Way& way) {
+    if (way == except || !is_asked_for(way, forced) || refusal(way, shape)) return;
+    const Choice choice = cheapest(way, shape, forced, machine);
+    if (!best || choice.predicted_ps < best->predicted_ps) best = choice;
+  });
   return best;
+}
+
+// Why nothing that is asked for serves: what stands in the way of the first. If that is its number
+// of ranks, an algorithm was named.
+Choice::Reason refusal_of_all(const CallShape& shape, const Forced& forced) {
+  std::optional<Choice::Reason> reason;
+  for_each_way([&](const Way& way) {
+    if (!reason && is_asked_for(way, forced)) reason = refusal(way, shape);
+  });
+  return reason.value_or(Choice::Reason::forced);
+}
+
+// The same, but free to choose the way.
+Forced any_way(Forced forced) {
+  forced.algorithm = nullptr;
+  forced.composition = nullptr;
+  return forced;
+}
+
+bool is_free(const Forced& forced) {
+  return forced.algorithm == nullptr && forced.composition == nullptr;
 }
 
 std::string microseconds(std::uint64_t ps) {
@@ -153,9 +167,17 @@ std::string microseconds(std::uint64_t ps) {
   return text.data();
 }
 
-std::string reason_text(Choice::Reason reason, const Algorithm* forced) {
-  if (forced == nullptr || reason == Choice::Reason::cheapest) return "least predicted time";
-  const std::string but = std::string(forced->name) + " was asked for, but ";
+std::string asked_for(const Forced& forced) {
+  if (forced.composition == nullptr) return std::string(forced.algorithm->name);
+  if (forced.algorithm == nullptr) return std::string(forced.composition->name);
+  if (forced.composition == &compositions()[flat]) return std::string(forced.algorithm->name);
+  return std::string(forced.composition->name) + ":" + std::string(forced.algorithm->name);
+}
+
+std::string reason_text(Choice::Reason reason, const Forced& forced) {
+  if (is_free(forced) || reason == Choice::Reason::cheapest) return "least predicted time";
+  const std::string by = forced.by.empty() ? "" : " by " + forced.by;
+  const std::string but = asked_for(forced) + " was asked for" + by + ", but ";
   switch (reason) {
     case Choice::Reason::cheapest:
     case Choice::Reason::forced:
@@ -165,65 +187,75 @@ std::string reason_text(Choice::Reason reason, const Algorithm* forced) {
     case Choice::Reason::not_reproducible:
       return but + "does not follow the one association that reproducible asks for";
     case Choice::Reason::too_many_ranks:
-      return but + "serves at most " + std::to_string(forced->max_size) + " ranks";
+      return but + "serves at most " + std::to_string(forced.algorithm->max_size) +
+             " ranks or nodes of equal size";
+    case Choice::Reason::no_groups:
+      return but + "needs several nodes, one of them with several ranks";
   }
-  return "asked for";
-}
-
-std::string described(const Choice& choice) {
-  const Algorithm& algorithm = algorithms()[choice.algorithm];
-  std::string text(algorithm.name);
-  if (algorithm.has_radix) text += " of radix " + std::to_string(choice.radix);
-  return text;
+  return "asked for" + by;
 }
 
 }  // namespace
 
-std::uint64_t predict(const Algorithm& algorithm, std::uint32_t radix, std::uint64_t segment_bytes,
-                      std::uint32_t depth, const CallShape& shape, const Machine& machine) {
-  const Cost cost = algorithm.cost(shape.ranks, radix);
-  const Link link = link_of(shape, algorithm, machine);
-  const std::uint64_t segments = std::max<std::uint64_t>(divide_up(shape.bytes, segment_bytes), 1);
-  const SegmentTime time =
-      segment_time(cost, link, std::min(segment_bytes, shape.bytes), shape, machine);
-  const std::uint64_t interval = std::max(time.busiest, divide_up(time.all, depth));
-  return plus(time.all, times(segments - 1, interval));
+Choice select(const CallShape& shape, const Forced& forced, const Machine& machine) {
+  if (auto choice = cheapest_of_all(shape, forced, machine)) {
+    if (!is_free(forced)) choice->reason = Choice::Reason::forced;
+    return *choice;
+  }
+  // Some algorithm always serves.
+  Choice choice = *cheapest_of_all(shape, any_way(forced), machine);
+  choice.reason = refusal_of_all(shape, forced);
+  return choice;
 }
 
-Choice select(const CallShape& shape, const Forced& forced, const Machine& machine) {
-  if (forced.algorithm == nullptr) return *cheapest_of_all(shape, forced, machine);
-  const auto reason = refusal(*forced.algorithm, shape);
-  Choice choice;
-  if (reason) {
-    choice = *cheapest_of_all(shape, forced, machine);
-  } else {
-    const auto index = static_cast<std::uint32_t>(forced.algorithm - algorithms().data());
-    choice = cheapest(index, shape, forced, machine);
-  }
-  choice.reason = reason.value_or(Choice::Reason::forced);
-  return choice;
+std::string name_of(const Choice& choice) {
+  const Way way = way_of(choice);
+  const std::string across(way.across().name);
+  return choice.composition == flat ? across : std::string(way.composed().name) + ":" + across;
+}
+
+std::string describe(const Choice& choice) {
+  const Way way = way_of(choice);
+  const std::string radix = " of radix " + std::to_string(choice.radix);
+  std::string across(way.across().name);
+  if (way.across().has_radix && choice.radix != 2) across += radix;
+  if (choice.composition == flat) return across;
+  const std::string text = std::string(way.composed().name) + " with " + across + " across";
+  return way.composed().has_radix ? text + ", trees" + radix : text;
 }
 
 std::string explain(const Choice& choice, const CallShape& shape, const Forced& forced,
                     const Machine& machine) {
-  const std::string why = reason_text(choice.reason, forced.algorithm);
+  const std::string why = reason_text(choice.reason, forced);
   const std::uint64_t segments =
       std::max<std::uint64_t>(divide_up(shape.bytes, choice.segment_bytes), 1);
-  std::string text = described(choice) + ", " + std::to_string(segments) +
+  std::string text = describe(choice) + ", " + std::to_string(segments) +
                      (segments == 1 ? " segment" : " segments") + " of " +
                      std::to_string(std::min(choice.segment_bytes, shape.bytes)) + " bytes, " +
                      std::to_string(choice.depth) + " in flight: " + why + " (" +
                      microseconds(choice.predicted_ps);
-  if (const auto next = cheapest_of_all(shape, forced, machine, choice.algorithm)) {
-    text += "; otherwise " + described(*next) + ", " + microseconds(next->predicted_ps);
+  if (const auto next = cheapest_of_all(shape, any_way(forced), machine, way_of(choice))) {
+    text += "; otherwise " + describe(*next) + ", " + microseconds(next->predicted_ps);
   }
   return text + ")";
 }
 
-bool parse_algorithm(std::string_view name, const Algorithm*& algorithm, std::string& why) {
-  algorithm = find_algorithm(name);
-  if (algorithm != nullptr || name == "auto") return true;
+bool parse_algorithm(std::string_view name, Forced& forced, std::string& why) {
+  forced.algorithm = nullptr;
+  forced.composition = nullptr;
+  if (name == "auto") return true;
+  const auto colon = name.find(':');
+  forced.composition = find_composition(name.substr(0, colon));
+  if (forced.composition != nullptr && colon == std::string_view::npos) return true;
+  forced.algorithm =
+      find_algorithm(colon == std::string_view::npos ? name : name.substr(colon + 1));
+  if (colon == std::string_view::npos) forced.composition = &compositions()[flat];
+  if (forced.composition != nullptr && forced.algorithm != nullptr) return true;
   why = "unknown algorithm \"" + std::string(name) + "\"; valid are auto, " + algorithm_names();
+  for (const Composition& composition : compositions().subspan(1)) {
+    why += ", " + std::string(composition.name);
+  }
+  why += "; and one of the latter with one of the former, as in hierarchy:ring";
   return false;
 }
 

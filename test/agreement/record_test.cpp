@@ -14,8 +14,12 @@ namespace {
 Record sample(const std::string& host = "a") {
   Record record;
   record.version = "1.2.3";
-  record.parameters = {85, "ring", 65536, 4, true, "1,3"};
-  record.place = {host, 0xfedcba9876543210, 1, 3, 17, 8, 64};
+  record.parameters = {85,   "ring", 65536, 4, true, "1,3", "ask", 0xfedcba9876543211,
+                       true, true,   true};
+  record.place = {host, 0xfedcba9876543210, 1, 3, 17, 8, 64, 32768, 9, 0x1b00, 5};
+  record.process = {0x0102, 0x0304, 0x0506};
+  record.has_gpu = true;
+  record.tuning_broken = true;
   return record;
 }
 
@@ -53,6 +57,8 @@ TEST_CASE("a record survives the wire", "[agreement]") {
   extreme.parameters.pipeline_depth = INT32_MIN;
   extreme.place.host_id = UINT64_MAX;
   extreme.place.threads = INT32_MAX;
+  extreme.place.host_cache_kib = INT32_MAX;
+  extreme.place.gpu = UINT64_MAX;
   CHECK(decode(bytes_of(extreme)) == extreme);
 }
 
@@ -61,8 +67,9 @@ TEST_CASE("the bytes are little endian on every machine", "[agreement]") {
   CHECK(std::vector<std::uint8_t>(bytes.begin(), bytes.begin() + 6) ==
         std::vector<std::uint8_t>{'g', 'p', 'a', 'r', wire_protocol & 0xff, wire_protocol >> 8});
   CHECK(bytes[6] + 256 * bytes[7] == static_cast<int>(bytes.size()));
-  CHECK(std::vector<std::uint8_t>(bytes.end() - 4, bytes.end()) ==
-        std::vector<std::uint8_t>{64, 0, 0, 0});
+  CHECK(std::vector<std::uint8_t>(bytes.end() - 34, bytes.end()) ==
+        std::vector<std::uint8_t>{0, 0x1b, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1, 1,  //
+                                  2, 1,    0, 0, 4, 3, 0, 0, 0, 0, 0, 0, 6, 5, 0, 0, 0, 0, 0, 0});
 }
 
 TEST_CASE("long texts never overflow a record", "[agreement]") {
@@ -191,8 +198,16 @@ TEST_CASE("every difference is named with both values, ranks and hosts", "[agree
        [](Record& r) { r.parameters.segment_size = 131072; }},
       {"coll_gpuar_pipeline_depth", "4", "2", [](Record& r) { r.parameters.pipeline_depth = 2; }},
       {"coll_gpuar_reproducible", "1", "0", [](Record& r) { r.parameters.reproducible = false; }},
+      {"coll_gpuar_expect", "\"ask\"", "\"host\"", [](Record& r) { r.parameters.expect = "host"; }},
+      {"the tuning file in use (coll_gpuar_tuning_file)", "one of hash fedcba9876543211",
+       "one of hash abc", [](Record& r) { r.parameters.tuning = 0xabc; }},
+      {"the tuning file in use (coll_gpuar_tuning_file)", "one of hash fedcba9876543211",
+       "none, for it cannot be used,", [](Record& r) { r.parameters.tuning = 0; }},
       {"coll_gpuar_test_node_size", "\"1,3\"", "\"\"",
        [](Record& r) { r.parameters.test_node_size = ""; }},
+      {"coll_gpuar_report", "on", "off", [](Record& r) { r.parameters.report = false; }},
+      {"coll_gpuar_trace", "on", "off", [](Record& r) { r.parameters.trace = false; }},
+      {"coll_gpuar_check", "1", "0", [](Record& r) { r.parameters.check = false; }},
   };
   for (const Case& c : cases) {
     CAPTURE(c.item);
@@ -203,6 +218,7 @@ TEST_CASE("every difference is named with both values, ranks and hosts", "[agree
     CAPTURE(verdict.sentence);
     CHECK_FALSE(verdict.served);
     CHECK(verdict.rank == 3);
+    CHECK(verdict.cause == Verdict::Cause::different);
     CHECK(verdict.host == "b");
     CHECK(
         contains(verdict.sentence, c.item + " is " + c.here + " on rank 0 (host a)") !=
@@ -218,6 +234,13 @@ TEST_CASE("every difference is named with both values, ranks and hosts", "[agree
   }
 }
 
+TEST_CASE("a file that cannot be used is as good as none", "[agreement]") {
+  std::vector<Record> records(3, sample());
+  for (Record& record : records) record.parameters.tuning = 0;
+  records[1].tuning_broken = false;
+  CHECK(judge_all(records).served);
+}
+
 TEST_CASE("a missing or refusing member declines the communicator", "[agreement]") {
   const Record fine = sample();
   Record refusing = sample("b");
@@ -230,6 +253,7 @@ TEST_CASE("a missing or refusing member declines the communicator", "[agreement]
     CHECK_FALSE(missing.served);
     CHECK(missing.rank == static_cast<int>(odd));
     CHECK(missing.host.empty());
+    CHECK(missing.cause == Verdict::Cause::missing);
     CHECK(contains(missing.sentence, "not loaded on rank " + std::to_string(odd)));
 
     members[odd] = &refusing;
@@ -237,6 +261,7 @@ TEST_CASE("a missing or refusing member declines the communicator", "[agreement]
     CHECK_FALSE(refused.served);
     CHECK(refused.rank == static_cast<int>(odd));
     CHECK(refused.host == "b");
+    CHECK(refused.cause == Verdict::Cause::refusing);
     CHECK(contains(refused.sentence, "UCX did not come up"));
   }
 }

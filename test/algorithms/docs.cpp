@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "coll_gpuar/algorithms/algorithm.h"
+#include "coll_gpuar/algorithms/composition.h"
 #include "coll_gpuar/schedule/printer.h"
 
 namespace gpuar {
@@ -70,16 +70,76 @@ std::string head_comment(const std::string& path) {
   return comment;
 }
 
-std::string section(const Algorithm& algorithm, const std::string& source_root) {
-  const std::string name(algorithm.name);
+// An algorithm or a composition: its picture, and the steps of some ranks.
+template <class Named, class BuildRank>
+std::string section(const Named& named, const std::string& source_root, const char* where,
+                    std::initializer_list<Rank> ranks, BuildRank build_rank) {
+  const std::string name(named.name);
   std::ostringstream out;
   out << "## " << name << "\n\n"
-      << algorithm.description << ".\n\n```text\n"
+      << named.description << ".\n\n```text\n"
       << head_comment(source_root + "/coll_gpuar/algorithms/" + name + ".cpp") << "```\n\n";
-  for (const Rank rank : {0, 1}) {
-    out << "Rank " << rank << " of 4:\n\n```text\n"
-        << to_text(build(algorithm, rank, 4)) << "```\n\n";
+  for (const Rank rank : ranks) {
+    out << "Rank " << rank << where << ":\n\n```text\n" << to_text(build_rank(rank)) << "```\n\n";
   }
+  return out.str();
+}
+
+std::string algorithm_section(const Algorithm& algorithm, const std::string& source_root) {
+  return section(algorithm, source_root, " of 4", {0, 1},
+                 [&](Rank rank) { return build(algorithm, rank, 4); });
+}
+
+std::string composition_section(const Composition& composition, const std::string& source_root) {
+  const Level level{0, 1, 1};
+  const Algorithm& across = *find_algorithm("recursive_doubling");
+  return section(composition, source_root,
+                 " of 3 on a node of 1 and one of 2, recursive doubling across", {0, 1, 2},
+                 [&](Rank rank) {
+                   return build(composition, across, rank, 3, {&level, 1});
+                 });
+}
+
+constexpr const char* composed = R"(# Compositions
+
+Along the nodes the same functions run over groups of ranks: within each node, and across the nodes
+with any of the algorithms above. A composition is nothing but these calls. Levels may be nested
+(NUMA domains within nodes); the layout of a communicator knows one, its nodes. Any sizes of nodes
+are served, also a rank alone on its node.
+
+*Rank order* is kept if the algorithm across keeps it and each node holds a run of consecutive
+ranks. A composition is *reproducible* if the algorithm across is and the nodes are whole subtrees
+of one height in the tree that is fixed by rank alone: equal blocks of 2, 4, 8, … ranks where the
+number of ranks is a power of two. Elsewhere one algorithm runs flat.
+
+With 4 nodes of 8 ranks, what one rank sends within its node and to others, and what one node sends
+to others:
+
+)";
+
+std::string composed_table() {
+  const GroupSizes sizes{32, 4, 8, 8};
+  std::ostringstream out;
+  out << "| composition | across | steps | bytes within | bytes to others | of the node | reduced "
+         "|\n"
+      << "|---|---|---|---|---|---|---|\n";
+  for (const Composition& composition : compositions().subspan(1)) {
+    for (const Algorithm& algorithm : algorithms()) {
+      const ComposedCost cost = composition.cost(sizes, {algorithm, 2});
+      const std::uint64_t parts = cost.across.parts;  // a multiple of those within
+      out << "| " << composition.name << " | " << algorithm.name << " | "
+          << cost.within.rounds + cost.across.rounds << " | "
+          << fraction(cost.within.sent, cost.within.parts) << " | "
+          << fraction(cost.across.sent, cost.across.parts) << " | "
+          << fraction(cost.across.sent * static_cast<std::uint64_t>(cost.talkers),
+                      cost.across.parts)
+          << " | "
+          << fraction(cost.within.reduced * (parts / cost.within.parts) + cost.across.reduced,
+                      parts)
+          << " |\n";
+    }
+  }
+  out << "\n";
   return out.str();
 }
 
@@ -95,7 +155,11 @@ std::string read_file(const std::string& path) {
 
 std::string algorithms_page(const std::string& source_root) {
   std::string page = introduction + table(8) + table(12);
-  for (const Algorithm& algorithm : algorithms()) page += section(algorithm, source_root);
+  for (const Algorithm& algorithm : algorithms()) page += algorithm_section(algorithm, source_root);
+  page += composed + composed_table();
+  for (const Composition& composition : compositions().subspan(1)) {
+    page += composition_section(composition, source_root);
+  }
   page.pop_back();  // one newline at the end
   return page;
 }

@@ -1,6 +1,7 @@
 #include "coll_gpuar/algorithms/peers.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <stdexcept>
 #include <vector>
@@ -52,6 +53,41 @@ TEST_CASE("folding keeps order and leaves a power of two", "[peers]") {
   }
 }
 
+// Depth by following parents; children are checked against parents on the way.
+template <class NodeOf>
+Rank depth_of_tree(Rank size, NodeOf node_of) {
+  Rank deepest = 0;
+  for (Rank position = 0; position < size; ++position) {
+    Rank depth = 0;
+    for (Rank at = position; node_of(at).parent >= 0; at = node_of(at).parent) {
+      const auto siblings = node_of(node_of(at).parent).children;
+      REQUIRE(std::count(siblings.begin(), siblings.end(), at) == 1);
+      REQUIRE(++depth < size);
+    }
+    for (const Rank child : node_of(position).children) REQUIRE(node_of(child).parent == position);
+    deepest = std::max(deepest, depth);
+  }
+  return deepest;
+}
+
+TEST_CASE("two binary trees: leaves of one are inner nodes of the other, both are shallow",
+          "[peers]") {
+  for (Rank size = 1; size <= most; ++size) {
+    const auto even = [size](Rank position) { return even_leaves_node(position, size); };
+    const auto odd = [size](Rank position) { return odd_leaves_node(position, size); };
+    Rank levels = 0;
+    while ((Rank{1} << levels) < size) ++levels;
+    REQUIRE(depth_of_tree(size, even) <= levels);
+    REQUIRE(depth_of_tree(size, odd) == levels);
+    for (Rank position = 0; position < size; ++position) {
+      REQUIRE(even(position).children.size() <= 2);
+      REQUIRE(odd(position).children.size() <= 2);
+      REQUIRE(even(position).children.empty() == (position % 2 == 0));
+      REQUIRE(odd(position).children.empty() == (position % 2 == 1 || size == 1));
+    }
+  }
+}
+
 TEST_CASE("doubling partners are mutual and join neighbouring blocks", "[peers]") {
   for (Rank size = 2; size <= most; size *= 2) {
     for (Rank distance = 1; distance < size; distance *= 2) {
@@ -87,6 +123,14 @@ TEST_CASE("a k-nomial tree reaches everyone once, in runs of positions", "[peers
   }
 }
 
+TEST_CASE("levels are divided evenly", "[algorithms]") {
+  for (const auto& [blocks, radix, width] : std::vector<std::array<Rank, 3>>{
+           {1, 2, 1}, {8, 2, 2}, {8, 8, 8}, {8, 1 << 30, 8}, {16, 8, 4}, {8192, 32, 32}}) {
+    CHECK(even_width(blocks, radix) == width);
+  }
+  CHECK(even_width(8192 / 32, 32) == 16);
+}
+
 TEST_CASE("algorithms are found by name, and their limits hold", "[algorithms]") {
   for (const Algorithm& algorithm : algorithms()) {
     CHECK(find_algorithm(algorithm.name) == &algorithm);
@@ -98,7 +142,7 @@ TEST_CASE("algorithms are found by name, and their limits hold", "[algorithms]")
   CHECK_THROWS_AS(build(*find_algorithm("tree"), 0, 4, {0, {}}), std::invalid_argument);
   const Algorithm& ring = *find_algorithm("ring");
   const Schedule largest = build(ring, 5, ring.max_size);
-  CHECK(largest.receives.front().count == 65536);
+  CHECK(largest.receives.front().count == 2U * 8191);
 }
 
 // The same function over part of the communicator and part of the vector, as hierarchies use it.

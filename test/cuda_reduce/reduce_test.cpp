@@ -9,6 +9,7 @@
 #include <string>
 
 #include "test/catch.h"
+#include "test/cuda_reduce/isa.h"
 #include "test/cuda_reduce/reference.h"
 
 namespace {
@@ -20,33 +21,6 @@ std::vector<gpuar_op> all_ops() {
   ops.reserve(GPUAR_OP_COUNT);
   for (int op = 0; op < GPUAR_OP_COUNT; ++op) ops.push_back(static_cast<gpuar_op>(op));
   return ops;
-}
-
-// Limits the instruction set for one scope.
-class WithIsa {
- public:
-  explicit WithIsa(HostIsa isa) : runs_(gpuar::limit_host_isa(isa) == isa) {}
-  WithIsa(const WithIsa&) = delete;
-  WithIsa& operator=(const WithIsa&) = delete;
-  ~WithIsa() { gpuar::limit_host_isa(HostIsa::avx512); }
-  [[nodiscard]] bool runs() const { return runs_; }
-
- private:
-  bool runs_;
-};
-
-template <class Body>
-void for_each_isa(Body&& body) {
-  for (const HostIsa isa : {HostIsa::baseline, HostIsa::avx2, HostIsa::avx512}) {
-    const WithIsa limit(isa);
-    if (limit.runs()) {
-      INFO("instruction set " << gpuar::host_isa());
-      body();
-    } else {
-      WARN("SKIP instruction set " << static_cast<int>(isa) << ": this processor runs "
-                                   << gpuar::host_isa() << " at most");
-    }
-  }
 }
 
 enum class Alias { none, out_is_left, out_is_right, left_is_right, all_one };
@@ -84,7 +58,7 @@ class Buffer {
       if constexpr (reference::is_complex<T>) {
         unify<typename T::value_type>(at);
         unify<typename T::value_type>(at + sizeof(T) / 2);
-      } else if constexpr (std::is_floating_point_v<T>) {
+      } else if constexpr (std::is_floating_point_v<T> || reference::is_narrow<T>) {
         unify<T>(at);
       }
     }
@@ -100,7 +74,10 @@ class Buffer {
   void unify(std::size_t at) {
     Real number;
     std::memcpy(&number, bytes_.data() + at, sizeof number);
-    if (std::isnan(number)) put(bytes_.data() + at, std::numeric_limits<Real>::quiet_NaN());
+    if constexpr (reference::is_narrow<Real>) {
+      if (std::isnan(number.value())) put(bytes_.data() + at, Real::nearest(std::nan("")));
+    } else if (std::isnan(number))
+      put(bytes_.data() + at, std::numeric_limits<Real>::quiet_NaN());
   }
 
   std::size_t offset_;
@@ -168,7 +145,7 @@ TEST_CASE("reductions exist for the pairs of operation and type that MPI defines
           "[reduce]") {
   const auto defined = [](gpuar_op op, gpuar_type type) {
     const bool integer = type <= GPUAR_UINT64;
-    const bool real = type >= GPUAR_FLOAT32 && type <= GPUAR_FLOAT128;
+    const bool real = type >= GPUAR_FLOAT16 && type <= GPUAR_FLOAT128;
     const bool complex = type >= GPUAR_COMPLEX_FLOAT32 && type <= GPUAR_COMPLEX_FLOAT128;
     const bool logical = type == GPUAR_BOOL || (type >= GPUAR_LOGICAL8 && type <= GPUAR_LOGICAL64);
     const std::string name = gpuar::name_of(op);
@@ -188,7 +165,7 @@ TEST_CASE("reductions exist for the pairs of operation and type that MPI defines
         found += gpuar::host_reduce(op, type) != nullptr ? 1 : 0;
       }
     }
-    CHECK(found == 8 * 10 + 4 * 4 + 4 * 2 + 5 * 3 + 3 + 8 * 2);
+    CHECK(found == 8 * 10 + 6 * 4 + 4 * 2 + 5 * 3 + 3 + 8 * 2);
   });
 }
 

@@ -2,6 +2,7 @@
 // common with the kernels.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
 #include <cstddef>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "cuda_reduce/types.h"
+#include "test/cuda_reduce/numbers.h"
 
 namespace reference {
 
@@ -33,17 +35,6 @@ concept PairLike = requires(T pair) {
   pair.value;
   pair.index;
 };
-template <class T>
-constexpr bool is_complex = false;
-template <class T>
-constexpr bool is_complex<std::complex<T>> = true;
-
-// The bytes of a number that count: an x87 number fills 10 of its 16.
-template <class T>
-constexpr std::size_t value_bytes() {
-  return std::is_same_v<T, long double> && std::numeric_limits<T>::digits == 64 ? 10 : sizeof(T);
-}
-
 // Calls visit.operator()<T>(type) with the C++ type of every gpuar_type.
 template <class Visit>
 void for_each_type(Visit&& visit) {
@@ -55,6 +46,8 @@ void for_each_type(Visit&& visit) {
   visit.template operator()<std::uint16_t>(GPUAR_UINT16);
   visit.template operator()<std::uint32_t>(GPUAR_UINT32);
   visit.template operator()<std::uint64_t>(GPUAR_UINT64);
+  visit.template operator()<Half>(GPUAR_FLOAT16);
+  visit.template operator()<Brain>(GPUAR_BFLOAT16);
   visit.template operator()<float>(GPUAR_FLOAT32);
   visit.template operator()<double>(GPUAR_FLOAT64);
   visit.template operator()<long double>(GPUAR_LONG_DOUBLE);
@@ -133,6 +126,24 @@ std::complex<T> reduce_complex(gpuar_op op, std::complex<T> left, std::complex<T
   throw std::logic_error("not an operation on complex numbers");
 }
 
+// MIN and MAX yield an operand with all its bits.
+template <class T>
+T reduce_narrow(gpuar_op op, T a, T b) {
+  const double x = a.value(), y = b.value();
+  switch (op) {
+    case GPUAR_SUM:
+      return T::nearest(static_cast<float>(x) + static_cast<float>(y));
+    case GPUAR_PROD:
+      return T::nearest(static_cast<float>(x) * static_cast<float>(y));
+    case GPUAR_MIN:
+      return x < y ? a : b;
+    case GPUAR_MAX:
+      return x > y ? a : b;
+    default:
+      throw std::logic_error("not an operation on reals");
+  }
+}
+
 template <PairLike T>
 T reduce_pair(gpuar_op op, T a, T b) {
   if (a.value == b.value) return {b.value, b.index < a.index ? b.index : a.index};
@@ -145,6 +156,8 @@ template <class T>
 T reduce(gpuar_op op, T a, T b) {
   if constexpr (PairLike<T>)
     return reduce_pair(op, a, b);
+  else if constexpr (is_narrow<T>)
+    return reduce_narrow(op, a, b);
   else if constexpr (is_complex<T>)
     return reduce_complex(op, a, b);
   else if constexpr (std::is_integral_v<T>)
@@ -179,7 +192,15 @@ std::vector<T> numbers() {
 template <class T>
 std::vector<T> values() {
   std::vector<T> list;
-  if constexpr (PairLike<T>) {
+  if constexpr (is_narrow<T>) {
+    for (const double number : numbers<float>()) list.push_back(T::nearest(number));
+    // The smallest and the largest subnormal, the smallest and the largest number, and a signalling
+    // NaN, of either sign.
+    const int infinity = T::nearest(HUGE_VAL).bits;
+    const int normal = T::nearest(std::ldexp(1, 1 - T::bias)).bits;
+    for (const int magnitude : {1, normal - 1, normal, infinity - 1, infinity + 1})
+      for (const int sign : {0, 0x8000}) list.push_back(T{std::uint16_t(sign | magnitude)});
+  } else if constexpr (PairLike<T>) {
     using Value = decltype(T::value);
     using Index = decltype(T::index);
     for (const Value value : numbers<Value>())  // NaN and ties included: each value has 3 indices

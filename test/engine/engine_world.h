@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "coll_gpuar/algorithms/algorithm.h"
+#include "coll_gpuar/algorithms/composition.h"
 #include "coll_gpuar/engine/engine.h"
 #include "test/engine/memory_transport.h"
 
@@ -74,6 +74,16 @@ inline Affine sum_of(Rank size, std::size_t element, std::uint32_t salt) {
   return all;
 }
 
+// In place of a division: done twice, or to what is sent on, it shows.
+inline void mark_all(void* out, const void* in, std::size_t count, std::int32_t mark) {
+  for (std::size_t i = 0; i < 2 * count; ++i) {
+    std::uint32_t x = 0;
+    std::memcpy(&x, static_cast<const std::uint32_t*>(in) + i, sizeof x);
+    x += static_cast<std::uint32_t>(mark);
+    std::memcpy(static_cast<std::uint32_t*>(out) + i, &x, sizeof x);
+  }
+}
+
 // The in-memory transport with peers as pointers, as the engine wants them.
 class WorldTransport {
  public:
@@ -81,14 +91,19 @@ class WorldTransport {
   WorldTransport(MemoryTransport& transport, std::uint32_t rank)
       : transport_(transport), rank_(rank) {}
 
-  Status send(Peer peer, TransportOp& op, const void* data, std::size_t bytes) {
+  // Host memory only: what lies on a device is staged.
+  bool carries(MemoryKind kind) const { return kind <= MemoryKind::pinned; }
+  Status send(Peer peer, TransportOp& op, const void* data, std::size_t bytes,
+              MemoryKind = MemoryKind::host) {
     return transport_.send(peer->rank_, op, data, bytes);
   }
-  Status fetch(const Arrival& arrival, TransportOp& op, void* target, std::size_t bytes) {
+  Status fetch(const Arrival& arrival, TransportOp& op, void* target, std::size_t bytes,
+               MemoryKind = MemoryKind::host) {
     return transport_.fetch(arrival, op, target, bytes);
   }
   void release(const Arrival& arrival) { transport_.release(arrival); }
   void cancel(TransportOp& op) { transport_.cancel(op); }
+  void lose(Peer peer) { transport_.lose(peer->rank_); }
   unsigned progress() { return transport_.progress(); }
 
  private:
@@ -98,12 +113,15 @@ class WorldTransport {
 
 struct CallOptions {
   const Algorithm* algorithm = nullptr;
+  const Composition* composition = &compositions()[flat];
+  std::vector<Level> levels;  // of groups, unless flat
   std::uint32_t radix = 2;
   std::size_t count = 1;
   std::size_t segment_bytes = 0;
   std::uint32_t depth = 1;
   std::uint32_t salt = 1;
   std::uint32_t min_slots = 4;
+  std::int32_t mark = 0;  // what is done once to the result adds this
 };
 
 // One rank's side of a call.
@@ -138,6 +156,8 @@ class EngineWorld {
       comm.size = size;
       comm.name = "test";
       for (auto& transport : transports) comm.peers.push_back(transport.get());
+      for (std::uint64_t process = 0; process < world.size(); ++process)
+        comm.processes.push_back(process << 40 | 1000);
       comm.resolve = [](Comm&, Rank) -> void* { return nullptr; };
     }
   }
@@ -169,8 +189,11 @@ class EngineWorld {
       comm(rank).persistent.push_back(run);
     }
     fill(rank, call, options);
-    run->binding.reduction = {nullptr, options.algorithm->keeps_rank_order ? compose_all : add_all,
-                              nullptr};
+    run->binding.reduction = {
+        GPUAR_SUM,   GPUAR_UINT8,
+        nullptr,     options.algorithm->keeps_rank_order ? compose_all : add_all,
+        nullptr,     options.mark != 0 ? mark_all : nullptr,
+        options.mark};
   }
 
   // Sets the input (again).
@@ -187,8 +210,10 @@ class EngineWorld {
   std::size_t wrong(Rank rank, Call& call, const CallOptions& options) {
     std::size_t bad = call.out.front() == guard && call.out.back() == guard ? 0 : 1;
     for (std::size_t i = 0; i < options.count; ++i) {
-      const Affine right = options.algorithm->keeps_rank_order ? expected_of(size_, i, options.salt)
-                                                               : sum_of(size_, i, options.salt);
+      Affine right = options.algorithm->keeps_rank_order ? expected_of(size_, i, options.salt)
+                                                         : sum_of(size_, i, options.salt);
+      right.a += static_cast<std::uint32_t>(options.mark);
+      right.b += static_cast<std::uint32_t>(options.mark);
       bad += call.result()[i] == right ? 0 : 1;
       bad += call.in[i] == input_of(rank, i, options.salt) ? 0 : 1;
     }
@@ -203,7 +228,7 @@ class EngineWorld {
         engine->progress(Caller::program);
         while (Run* run = engine->pop_finished()) {
           run->done(run->user, static_cast<int>(run->status));
-          if (run->kind == MessageKind::call) engine->give(run);
+          if (run->kind != MessageKind::persistent) engine->give(run);
         }
       }
       if (done()) return true;
@@ -221,8 +246,8 @@ class EngineWorld {
     BuildOptions build_options;
     build_options.radix = options.radix;
     build_options.builder.min_slots = options.min_slots;
-    auto program =
-        std::make_shared<const Program>(build(*options.algorithm, rank, size_, build_options));
+    auto program = std::make_shared<const Program>(build(
+        *options.composition, *options.algorithm, rank, size_, options.levels, build_options));
     return std::make_shared<const Plan>(std::move(program), options.count, sizeof(Affine),
                                         options.segment_bytes, options.depth);
   }

@@ -96,6 +96,10 @@ bool MemoryWorld::step(MemoryTransport& self, Message& message) {
   using State = Message::State;
   const bool is_sender = message.from == self.rank_;
   const bool is_receiver = message.to == self.rank_;
+  const auto is_dead = [&](std::uint32_t rank) {
+    return rank == message.from || rank == message.to;
+  };
+  if (std::any_of(dead_.begin(), dead_.end(), is_dead)) return false;
   if (is_sender && message.cancelled_by_sender && !message.sender_told) {
     const bool receiver_has_it = message.state == State::held || message.state == State::fetching;
     if (!receiver_has_it) message.state = State::over;  // never arrives, or has been dealt with
@@ -179,6 +183,7 @@ MemoryWorld::Message& MemoryWorld::held_message(const Arrival& arrival, const ch
 Status MemoryTransport::send(Peer peer, TransportOp& op, const void* data, std::size_t bytes) {
   using State = MemoryWorld::Message::State;
   if (peer == rank_) world_->contract_broken("a rank sent to itself");
+  if (std::find(lost_.begin(), lost_.end(), peer) != lost_.end()) return Status::unreachable;
   auto message = std::make_unique<MemoryWorld::Message>();
   message->from = rank_;
   message->to = peer;
@@ -229,6 +234,10 @@ void MemoryTransport::cancel(TransportOp& op) {
     if (message->send_op == &op) message->cancelled_by_sender = true;
     if (message->fetch_op == &op) message->cancelled_by_receiver = true;
   }
+}
+
+void MemoryTransport::lose(Peer peer) {
+  lost_.push_back(peer);
 }
 
 unsigned MemoryTransport::progress() {

@@ -43,6 +43,7 @@ class MemoryTransport {
   Status fetch(const Arrival& arrival, TransportOp& op, void* target, std::size_t bytes);
   void release(const Arrival& arrival);
   void cancel(TransportOp& op);
+  void lose(Peer peer);
   unsigned progress();
 
   std::uint64_t messages_sent() const { return messages_sent_; }
@@ -57,6 +58,7 @@ class MemoryTransport {
   ArrivalHandler handler_;
   std::uint64_t messages_sent_ = 0;
   std::uint64_t bytes_sent_ = 0;
+  std::vector<Peer> lost_;
 };
 
 class MemoryWorld {
@@ -72,6 +74,10 @@ class MemoryWorld {
 
   // One progress() of every rank, in random order. Returns the number of events.
   unsigned progress_all();
+
+  // The rank's process has died: from now on nothing of it moves, nor does what others have under
+  // way with it.
+  void kill(std::uint32_t rank) { dead_.push_back(rank); }
 
   // No message under way, none held: what every test should end with.
   bool idle() const;
@@ -96,6 +102,7 @@ class MemoryWorld {
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<MemoryTransport>> transports_;
   std::vector<std::unique_ptr<Message>> messages_;
+  std::vector<std::uint32_t> dead_;
   unsigned depth_ = 0;  // of progress(): messages are freed outside only
 };
 

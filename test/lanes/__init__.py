@@ -19,6 +19,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
 
+# With --long a lane runs all that it has; without, what fits a run before every change.
+long_form = False
+
 
 class Skip(Exception):
     """The test cannot run here; the text says why."""
@@ -28,14 +31,15 @@ class Failure(Exception):
     """The test failed; the first line says why, further lines are the tail of the output."""
 
 
-def lane(*, gpuar=False, on_request=False):
+def lane(*, gpuar=False, on_request=False, takes_long=False):
     """Marks a lane. gpuar: every test asserts that gpuar served its calls, so that the lane
     mutant_fallback can prove the assertion. on_request: runs only when named by --only or
-    --require."""
+    --require. takes_long: so, and 'all' means it with --long alone."""
 
     def mark(function):
         function.gpuar = gpuar
-        function.on_request = on_request
+        function.on_request = on_request or takes_long
+        function.takes_long = takes_long
         return function
 
     return mark

@@ -29,6 +29,10 @@ def on_request(function):
     return getattr(function, "on_request", False)
 
 
+def takes_long(function):
+    return getattr(function, "takes_long", False)
+
+
 def names(text):
     return [name for name in text.split(",") if name]
 
@@ -44,11 +48,15 @@ def parse_arguments(known):
         metavar="LANE,…",
         type=names,
         default=[],
-        help="a SKIP in these is a failure; 'all' means every lane",
+        help="a SKIP in these is a failure; 'all' means every lane, with --long the longest too",
     )
+    parser.add_argument("--long", action="store_true", help="the long form of the lanes that have one")
+    parser.add_argument("--with-torch", action="store_true", help="install PyTorch for the lane ddp")
     arguments = parser.parse_args()
     if arguments.require == ["all"]:
-        arguments.require = list(known)
+        arguments.require = [
+            name for name, lane in known.items() if arguments.long or not takes_long(lane)
+        ]
     for name in arguments.only + arguments.require:
         if name not in known:
             parser.error(f"no lane {name}; there are: {', '.join(known)}")
@@ -100,6 +108,12 @@ class Report:
                 return
             self.run(name, test, body)
 
+    def finish(self):
+        """Prints the totals; the exit status."""
+        counts = self.counts
+        print(f"{counts['PASS']} passed, {counts['FAIL']} failed, {counts['SKIP']} skipped")
+        return 1 if counts["FAIL"] or not counts["PASS"] else 0
+
 
 def main():
     known = all_lanes()
@@ -114,12 +128,11 @@ def main():
         for name, function in known.items()
         if not on_request(function) or name in arguments.require
     ]
+    package.long_form = arguments.long
     report = Report(arguments.require)
     for name in chosen:
         report.lane(name, known[name])
-    counts = report.counts
-    print(f"{counts['PASS']} passed, {counts['FAIL']} failed, {counts['SKIP']} skipped")
-    return 1 if counts["FAIL"] or not counts["PASS"] else 0
+    return report.finish()
 
 
 if __name__ == "__main__":

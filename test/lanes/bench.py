@@ -5,7 +5,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from lanes import BUILD, ROOT, lane, mpi, require
+from lanes import BUILD, ROOT, Skip, lane, mpi, on_device, require
 
 BENCH = BUILD / "bench" / "gpuar_bench"
 FORMS = ("blocking", "nonblocking", "persistent")
@@ -44,9 +44,17 @@ def bench_tools():
     for option, value, text in (
         ("--sizes", "8,x", "'x' is not a size"),
         ("--sizes", "9:3", "is not MIN:MAX"),
+        ("--sizes", "8,3", "3 bytes are less than one float, which has 4"),
         ("--op", "band", "MPI does not define band on float"),
+        ("--node-size", "2", "--node-size requires --compare-nodes"),
     ):
         yield f"{option} {value}", partial(refused, option, value, text)
+    yield "--stage on host memory", staged_host_memory
+    yield "--memory device without a driver", no_driver
+    for kind in ("pinned", "device", "managed"):
+        yield f"--memory {kind}, as it is and staged", partial(memory, kind)
+    yield "--compare-nodes times nodes, what is between them, and all", compare_nodes
+    yield "--compare-nodes on one node", one_node
     yield "bench/run", side_by_side
 
 
@@ -59,6 +67,62 @@ def stock():
 def refused(option, value, text):
     answer = mpi.run([BENCH, option, value], timeout=60)
     require(answer.status != 0 and text in answer.output, f"status {answer.status}\n{answer.tail()}")
+
+
+def staged_host_memory():
+    answer = mpi.run([BENCH, "--stage"], timeout=60)
+    require(answer.status != 0 and "wants --memory device" in answer.output, answer.tail())
+
+
+def no_driver():
+    answer = mpi.mpirun(1, [BENCH, "--memory", "device", "--sizes", "8"], "stock")
+    if answer.status == 0 or "sees no GPU" in answer.output:
+        raise Skip("this machine has a CUDA driver")
+    require("no CUDA driver on this machine" in answer.output, answer.tail())
+
+
+def memory(kind):
+    """On the simulated driver, in all forms, every element checked."""
+    machine = on_device.staged()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "out.json"
+        argv = [BENCH, "--memory", kind, "--sizes", "8,1M", "--iterations", 2, "--json", file]
+        result = mpi.served(2, argv, env=machine.environment(None, {}))
+        document = json.loads(file.read_text())
+        for rank, count in mpi.counters(result.output).items():
+            on_gpu = kind != "pinned"
+            require((count["device_calls"] > 0) == on_gpu, f"{kind}: rank {rank} counts {count}")
+        require((document["memory"], document["path"]) == (kind, "direct"), f"says {document}")
+        require({row["served_by"] for row in document["results"]} == {"gpuar"}, f"{document}")
+        if kind == "pinned":
+            return
+        argv = [*argv, "--stage"]
+        mpi.succeed(mpi.mpirun(2, argv, "stock", env=machine.environment(None, {})))
+        require(json.loads(file.read_text())["path"] == "through host", file.read_text())
+
+
+def compare_nodes():
+    """On 5 ranks as nodes of 2, 2 and 1."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "out.json"
+        argv = [BENCH, "--sizes", "8,64K", "--iterations", 3, "--form", "blocking,persistent"]
+        argv += ["--compare-nodes", "--node-size", 2, "--json", file]
+        result = mpi.served(5, argv)
+        document = json.loads(file.read_text())
+    rows = [(row["form"], row["bytes"], row["part"], row["ranks"]) for row in document["results"]]
+    parts = [("within", 2), ("across", 3), ("all", 5)]
+    shapes = [(form, size) for form in ("blocking", "persistent") for size in (8, 65536)]
+    expected = [(*shape, *part) for shape in shapes for part in parts]
+    require(rows == expected, f"rows {rows}, expected {expected}")
+    require({row["served_by"] for row in document["results"]} == {"gpuar"}, f"{document}")
+    verdicts = [(verdict["form"], verdict["bytes"]) for verdict in document["verdicts"]]
+    require(verdicts == shapes, f"verdicts on {verdicts}\n{result.tail()}")
+
+
+def one_node():
+    argv = [BENCH, "--sizes", "8", "--compare-nodes"]
+    answer = mpi.mpirun(2, argv, "stock")
+    require(answer.status != 0 and "nothing to compare" in answer.output, answer.tail())
 
 
 def side_by_side():

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from lanes import BUILD, ROOT, lane, mpi, parameters, require
 
-OWN_BUILD = ROOT / "build-install"  # kept, so that the second time is quick
+TOOLS = ("gpuar_bench", "gpuar_info", "gpuar_sim", "gpuar_tune")  # that are compiled
+SCRIPTS = ("gpuar_trace",)
+OWN_BUILD = BUILD / "for-install"  # kept, so that the second time is quick
 
 
 def lanes():
@@ -35,19 +37,40 @@ def component_dir():
     """A build that installs to a user's own folder, from which Open MPI then loads it."""
     prefix, components = OWN_BUILD / "prefix", OWN_BUILD / "components"
     setup = ["meson", "setup", OWN_BUILD, ROOT, f"-Dprefix={prefix}"]
-    setup += [f"-Dcomponent_dir={components}"]
-    setup += [f"-D{name}={mpi.build_option(name)}" for name in ("openmpi", "openmpi_source", "ucx")]
+    setup += [f"-Dcomponent_dir={components}", "-Doptimization=0", "-Ddebug=false"]
+    setup += [f"-D{name}={mpi.build_option(name)}" for name in ("openmpi", "openmpi_source", "ucx", "toolkit")]
     if not (OWN_BUILD / "build.ninja").exists():
         succeed(*setup)
-    succeed("ninja", "-C", OWN_BUILD, "mca_coll_gpuar.so", "bench/gpuar_bench")
+    succeed("ninja", "-C", OWN_BUILD, "mca_coll_gpuar.so", *(f"bench/{tool}" for tool in TOOLS))
     succeed("meson", "install", "-C", OWN_BUILD, "--no-rebuild")
     require(files(components) == [components / "mca_coll_gpuar.so"], f"has {files(components)}")
+    header_alone(prefix / "include")
+    modules = [path for path in files(prefix / "share" / "modulefiles") if path.parent.name == "gpuar"]
+    require(len(modules) == 2, f"not a module file for each of two systems: {modules}")
+    for module in modules:
+        wanted = f"{components}:{mpi.stock_component_dir()}"
+        require(wanted in module.read_text(), f"{module} does not name {wanted}")
     bench = prefix / "bin" / "gpuar_bench"
     argv = [bench, "--sizes", "8,64K", "--iterations", 3]
     env = {"OMPI_MCA_mca_base_component_path": f"{components}:{mpi.stock_component_dir()}"}
     mpi.served(2, argv, env=env)
     succeed("ninja", "-C", OWN_BUILD, "uninstall")
     require(not files(components) and not files(prefix), "uninstall left files behind")
+
+
+def header_alone(folder):
+    """gpuar.h compiles strictly as C and as C++, wherever it was installed, with nothing beside it."""
+    with tempfile.TemporaryDirectory() as name:
+        source = Path(name) / "program.c"
+        source.write_text(
+            '#include "gpuar.h"\n'
+            "int main(void) { MPI_Op op; MPI_Datatype type;\n"
+            "  return gpuar_op(GPUAR_AVERAGE, &op) + gpuar_type(GPUAR_BF16, &type); }\n"
+        )
+        strict = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{folder}", "-c", source]
+        strict += ["-o", Path(name) / "program.o"]
+        succeed(mpi.tool("mpicc"), "-std=c99", *strict)
+        succeed(mpi.tool("mpicxx"), "-x", "c++", "-std=c++11", "-DOMPI_SKIP_MPICXX", *strict)
 
 
 def foreign():
@@ -76,4 +99,6 @@ def destdir():
     wanted = Path(mpi.stock_component_dir().lstrip("/")) / "mca_coll_gpuar.so"
     if mpi.build_option("component_dir") == "":
         require(wanted in found, f"the component is not at {wanted}: {found}")
-    require(any(path.name == "gpuar_bench" for path in found), f"no gpuar_bench in {found}")
+    require(any(path.name == "gpuar.h" for path in found), f"no gpuar.h in {found}")
+    for tool in TOOLS + SCRIPTS:
+        require(any(path.name == tool for path in found), f"no {tool} in {found}")

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from lanes import BUILD, Failure, require
 
+# More ranks than cores: from 5.0 on the old word is deprecated, and says so.
+OVERSUBSCRIBE = {False: ["--oversubscribe"], True: ["--map-by", ":oversubscribe"]}
 COUNTERS = re.compile(r"gpuar: counters: rank (\d+): (.*)")
 
 
@@ -92,6 +94,14 @@ def tool(name):
 
 
 @cache
+def version():
+    """The Open MPI that gpuar was built for, as (major, minor)."""
+    answer = run([tool("mpicc"), "--showme:version"], timeout=60).output
+    major, minor = re.search(r"Open MPI (\d+)\.(\d+)", answer).groups()
+    return int(major), int(minor)
+
+
+@cache
 def stock_component_dir():
     answer = run([tool("ompi_info"), "--parsable", "--path", "pkglibdir"], timeout=60).output
     return answer.strip().split(":")[-1]
@@ -107,6 +117,8 @@ def environment(component, components=BUILD / "components"):
     }
     if component == "gpuar":
         env["OMPI_MCA_mca_base_component_path"] = f"{components}:{stock_component_dir()}"
+        if version() >= (5, 0):  # or PMIx takes the folders for its own, and complains of each file
+            env["PMIX_MCA_mca_base_component_path"] = ""
     return env
 
 
@@ -114,25 +126,28 @@ def environment(component, components=BUILD / "components"):
 extra_mca = {}
 
 
-def mpirun(np, argv, component="gpuar", mca=None, env=None, timeout=120, options=(), cwd=None):
+def mpirun(
+    np, argv, component="gpuar", mca=None, env=None, timeout=120, options=(), cwd=None, prefix=()
+):
     """Runs `argv` on `np` ranks and returns its Result, whatever its exit status. With component
     "gpuar" the built component is selected as a user would, by `--mca coll gpuar`, and prints its
-    counters; with "stock" Open MPI is as installed. A value of None in `mca` drops a parameter."""
+    counters; with "stock" Open MPI is as installed. A value of None in `mca` drops a parameter. The
+    words of `prefix` run mpirun itself: on another host, say."""
     parameters = {}
     if component == "gpuar":
         parameters = {"coll": "gpuar", "coll_gpuar_counters": 1} | extra_mca
     cores = len(os.sched_getaffinity(0))
-    words = [tool("mpirun"), "-n", np, "--oversubscribe"]
+    words = [tool("mpirun"), "-n", np, *OVERSUBSCRIBE[version() >= (5, 0)]]
     if np > cores:
         parameters["mpi_yield_when_idle"] = 1
-        words += ["--bind-to", "none"]
+        words += [] if "--bind-to" in options else ["--bind-to", "none"]
     if os.geteuid() == 0:
         words.append("--allow-run-as-root")
     for name, value in (parameters | (mca or {})).items():
         if value is not None:
             words += ["--mca", name, value]
     return run(
-        [*words, *options, *argv],
+        [*prefix, *words, *options, *argv],
         timeout=timeout,
         env=environment(component) | {name: str(value) for name, value in (env or {}).items()},
         cwd=cwd,

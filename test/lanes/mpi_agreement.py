@@ -30,16 +30,29 @@ def mpi_agreement():
         "reproducible on rank 2",
         lambda: differing(2, {"OMPI_MCA_coll_gpuar_reproducible": 1}, "reproducible"),
     )
+    yield (
+        "a report on rank 1 alone",
+        lambda: differing(1, {"OMPI_MCA_coll_gpuar_report": 1}, "report"),
+    )
+    yield (
+        "a check's time-out that is none on rank 1",
+        lambda: differing(
+            1,
+            {"OMPI_MCA_coll_gpuar_check": 1, "OMPI_MCA_coll_gpuar_check_timeout": 0},
+            "check_timeout is 0",
+        ),
+    )
     yield "UCX unable on rank 1", lambda: differing(1, {"UCX_TLS": "nonsense"}, "UCX")
     yield "UCX unable on rank 0", lambda: differing(0, {"UCX_TLS": "nonsense"}, "UCX")
 
 
-def run_with_one_different(odd_rank, settings):
-    """Three ranks of one job; the settings are in the environment of one of them alone."""
+def run_with_one_different(odd_rank, settings, mca=None):
+    """Three ranks of one job with the parameters of `mca`; the settings are in the environment of
+    one of them alone."""
     assignments = [f"{name}={value}" for name, value in settings.items()]
     script = f'[ "$OMPI_COMM_WORLD_RANK" = {odd_rank} ] && exec env {" ".join(assignments)} "$@"; exec "$@"'
     argv = ["sh", "-c", script, "sh", PROGRAM, *CASES, "limit=30"]
-    mca = {"mpi_yield_when_idle": 1, "coll_gpuar_verbose": 1, "coll": None}
+    mca = {"mpi_yield_when_idle": 1, "coll_gpuar_verbose": 1, "coll": None} | (mca or {})
     result = mpi.mpirun(3, argv, mca=mca, timeout=60)
     mpi.succeed(result, "the program")
     return result
@@ -54,10 +67,12 @@ def check_declined(result, words, loaded):
         served = count["blocking"] + count["nonblocking"] + count["persistent"]
         require(served == 0, f"rank {rank} served {served} calls\n{result.tail()}")
         require(count["fallbacks"] >= 1, f"rank {rank} counted no fallback\n{result.tail()}")
+        reasons = count["missing"] + count["refusing"] + count["different"]
+        require(reasons == count["fallbacks"], f"rank {rank}: {count}")
     lines = [
         line
         for line in result.output.splitlines()
-        if line.startswith("gpuar:") and "counters" not in line and "MPI_COMM_WORLD" in line
+        if line.startswith("gpuar:") and "communicator MPI_COMM_WORLD" in line
     ]
     require(len(lines) == 1, f"{len(lines)} lines instead of one\n" + "\n".join(lines))
     for word in words:

@@ -2,7 +2,6 @@
 because a busy or changing machine moves both."""
 
 import os
-import statistics
 
 from lanes import lane, mpi, mpi_semantics, require
 
@@ -19,30 +18,34 @@ def mpi_times():
     "ping-pong, communicators' lives and crowded cores: compared with stock Open MPI"
     yield "ping-pong with gpuar loaded", lambda: compare(2, "latency", "ping_pong", 1.05)
     yield "ping-pong with gpuar idle", lambda: compare(2, "latency", "ping_pong_after_a_call", 1.05)
+    tcp = {"UCX_TLS": "tcp,self"}  # an idle worker costs most where it has sockets to ask
+    yield (
+        "ping-pong with gpuar idle over TCP",
+        lambda: compare(2, "latency", "ping_pong_after_a_call", 1.1, tcp),
+    )
     yield "dup, two calls, free", lambda: compare(2, "communicators", "thousands_of_short_lives", 1.25)
     crowd = 2 * len(os.sched_getaffinity(0))
     yield f"8 bytes, {crowd} ranks on half the cores", lambda: compare(crowd, "latency", "eight_bytes", 2.0)
 
 
-def microseconds(ranks, program, case, component):
+def microseconds(ranks, program, case, component, env):
     argv = [mpi_semantics.PROGRAMS / program, case, "lives=1500"]
-    result = mpi.succeed(mpi.mpirun(ranks, argv, component), f"{component} {program}")
+    result = mpi.succeed(mpi.mpirun(ranks, argv, component, env=env), f"{component} {program}")
     for line in result.output.splitlines():
         if line.startswith("MICROSECONDS"):
             return float(line.split()[-1])
     require(False, f"no time printed\n{result.tail()}")
 
 
-def compare(ranks, program, case, bound):
-    """Pairs of runs, one with gpuar and one without, in turn first; the median ratio is judged."""
-    ratios = []
+def compare(ranks, program, case, bound, env=None):
+    """Runs with gpuar and without, in turn first; the least time of each is judged: two cores of a
+    virtual machine are near or far, and that changes between two runs."""
+    times = {"gpuar": [], "stock": []}
     for turn in range(ROUNDS):
-        order = ["gpuar", "stock"] if turn % 2 == 0 else ["stock", "gpuar"]
-        times = {component: microseconds(ranks, program, case, component) for component in order}
-        ratios.append((times["gpuar"] - NOISE_MICROSECONDS) / times["stock"])
-    ratio = statistics.median(ratios)
-    listed = ", ".join(f"{value:.2f}" for value in ratios)
-    require(ratio <= bound, f"gpuar takes {ratio:.2f} of stock's time, bound {bound} ({listed})")
+        for one in ("gpuar", "stock") if turn % 2 == 0 else ("stock", "gpuar"):
+            times[one].append(microseconds(ranks, program, case, one, env))
+    ratio = (min(times["gpuar"]) - NOISE_MICROSECONDS) / min(times["stock"])
+    require(ratio <= bound, f"gpuar takes {ratio:.2f} of stock's time, bound {bound}: {times} µs")
 
 
 @lane(gpuar=True)

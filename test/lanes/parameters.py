@@ -5,7 +5,7 @@ import re
 from lanes import ROOT, mpi, require
 
 PAGE = ROOT / "docs" / "parameters.md"
-HEAD = ("| parameter | type | default | what it does |", "|---|---|---|---|")
+HEAD = ("| parameter | type | default | set | what it does |", "|---|---|---|---|---|")
 RENEW = "PYTHONPATH=test python3 -m lanes.parameters"
 
 
@@ -19,7 +19,7 @@ def parameters():
     mpi.succeed(answer, "ompi_info")
     found = {}
     for line in answer.output.splitlines():
-        match = re.match(r'mca:coll:gpuar:param:coll_gpuar_(\w+):(type|value|help):(.*)', line)
+        match = re.match(r'mca:coll:gpuar:param:coll_gpuar_(\w+):(type|value|status|help):(.*)', line)
         if match:
             name, field, text = match.groups()
             found.setdefault(name, {})[field] = text.strip('"')
@@ -43,7 +43,10 @@ def table():
     rows = list(HEAD)
     for name, fields in parameters().items():
         default = f"`{fields['value']}`" if fields["value"] else "empty"
-        rows.append(f"| `coll_gpuar_{name}` | {fields['type']} | {default} | {fields['help']} |")
+        when = "any time" if fields["status"] == "writeable" else "at start"
+        rows.append(
+            f"| `coll_gpuar_{name}` | {fields['type']} | {default} | {when} | {fields['help']} |"
+        )
     return "\n".join(rows)
 
 

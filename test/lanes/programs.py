@@ -19,6 +19,8 @@ PYTHON = "/usr/bin/python3"  # Debian's: its mpi4py is for Debian's Open MPI
 RELATIVE = 1e-8
 ABSOLUTE = 1e-10
 
+ONE_THREAD = {"OMP_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
+
 
 def lanes():
     return {"programs": programs}
@@ -40,8 +42,11 @@ def programs():
 def same_numbers(code, np):
     """`code(np, execute)` runs a program by calling execute(argv, …) and returns its numbers, a
     dict from name to list."""
-    expected = code(np, partial(execute, np, "stock"))
-    found = code(np, partial(execute, np, "gpuar"))
+    compare(code(np, partial(execute, np, "stock")), code(np, partial(execute, np, "gpuar")))
+
+
+def compare(expected, found):
+    """Fails the test unless the numbers of a run with gpuar are those of stock Open MPI."""
     require(expected, "the program printed no numbers")
     require(
         found.keys() == expected.keys(),
@@ -64,8 +69,7 @@ def close(a, b):
 def execute(np, component, argv, *, blocking, nonblocking=0, env=None, cwd=None):
     """Runs the program and returns its output. With gpuar every rank must have been served; at
     least as many calls as the program is known to make."""
-    one_thread = {"OMP_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
-    result = mpi.mpirun(np, argv, component, env=one_thread | (env or {}), cwd=cwd)
+    result = mpi.mpirun(np, argv, component, env=ONE_THREAD | (env or {}), cwd=cwd)
     mpi.succeed(result, f"{argv[0]} with {component}")
     if component == "gpuar":
         for rank, count in mpi.check_served(np, result).items():

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
-from lanes import BUILD, ROOT, Failure, lane, mpi, require
+from lanes import BUILD, ROOT, Failure, Skip, lane, mpi, require, sanitized, toolkit
 
 
 def lanes():
@@ -14,33 +14,52 @@ def lanes():
 
 @lane()
 def unit():
-    "unit tests of the rooms: no MPI, no device"
+    "unit tests of the rooms, and those of the simulated CUDA driver: no MPI, no device"
     yield from cases(BUILD / "test" / "unit_tests", timeout=300)
+    simulator = BUILD / "test" / "simgpu" / "simtest"
+    yield "the simulated driver's names", driver_names
+    yield "the simulated driver is built", lambda: built(simulator / "simtest")
+    if (simulator / "simtest").exists():
+        kernels = {"SIMGPU_KERNELS": str(simulator / "libsimtest_kernels.so")}
+        yield from cases(simulator / "simtest", timeout=120, env=kernels | {"SIMGPU_PLACEHOLDER": "1"})
+
+
+def driver_names():
+    """The simulated driver exports what the toolkit's stub of the driver does."""
+    stubs = sorted(Path("/usr/local").glob("cuda*/lib*/stubs/libcuda.so"))
+    if not stubs:
+        raise Skip("no CUDA toolkit with a stub of the driver")
+    listed = mpi.run(["nm", "-D", "--defined-only", stubs[-1]], timeout=60)
+    mpi.succeed(listed, "nm")
+    wanted = {line.split()[-1] for line in listed.output.splitlines() if " T cu" in line}
+    text = (ROOT / "test" / "simgpu" / "driver" / "names.def").read_text()
+    missing = [name for name in sorted(wanted) if f"DRIVER_NAME({name})" not in text]
+    require(not missing, f"not in names.def: {', '.join(missing)}")
+
+
+def built(program):
+    if not program.exists():
+        raise Skip(
+            toolkit.lacking("no simulated driver in this build: it needs cuda.h of CUDA 13, and x86-64")
+        )
 
 
 @lane()
 def sanitize():
-    "the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
-    folder = ROOT / "build-asan"
-    yield "build", lambda: build(folder)
-    yield from cases(folder / "test" / "unit_tests", timeout=600)
+    "the unit tests up to 128 ranks under AddressSanitizer and UndefinedBehaviorSanitizer"
+    program = sanitized.FOLDER / "test" / "unit_tests"
+    yield "build", lambda: sanitized.build("test/unit_tests")
+    # What hundreds of ranks show beyond tens is a matter of counts: the unit lane has that.
+    if program.exists():
+        yield from cases(program, "~[scale]", timeout=600)
 
 
-def build(folder):
-    if not (folder / "build.ninja").exists():
-        setup = ["meson", "setup", folder, ROOT, "-Db_sanitize=address,undefined"]
-        setup += ["-Doptimization=1", "-Db_ndebug=false", "-Db_lundef=false"]
-        setup += [f"-D{name}={mpi.build_option(name)}" for name in ("openmpi", "ucx")]
-        mpi.succeed(mpi.run(setup, timeout=120), "configuring")
-    mpi.succeed(mpi.run(["ninja", "-C", folder, "test/unit_tests"], timeout=900), "compiling")
-
-
-def cases(program, timeout):
+def cases(program, *chosen, timeout, env=None):
     """Runs the program once; each Catch2 test case is a test of the lane."""
-    env = os.environ | {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
+    env = os.environ | sanitized.SETTINGS | (env or {})
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        result = mpi.run([program, "-r", "junit", "-o", report], timeout=timeout, env=env)
+        result = mpi.run([program, *chosen, "-r", "junit", "-o", report], timeout=timeout, env=env)
         try:
             found = list(ElementTree.parse(report).iter("testcase"))
         except (OSError, ElementTree.ParseError):

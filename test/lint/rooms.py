@@ -19,7 +19,7 @@ OWNED = [
     ("topo/", re.compile(r"^hwloc"), "hwloc"),
 ]
 ROOM = re.compile(
-    r"^(coll_gpuar/(?:component|algorithms|schedule|engine|selection|agreement)"
+    r"^(coll_gpuar/(?:component|algorithms|schedule|engine|selection|agreement|report|check)"
     r"|coll_gpuar|ucx_bridge|cuda_reduce|topo|test|bench)/"
 )
 # What the rooms may include of each other, besides themselves. The core's own files
@@ -30,13 +30,20 @@ MAY_INCLUDE = {
     "coll_gpuar/schedule": (),
     "coll_gpuar/engine": (
         "coll_gpuar/schedule/",
+        "coll_gpuar/report/",
         "ucx_bridge/transport.h",
+        "ucx_bridge/staging.h",
         "cuda_reduce/reduce.h",
+        "cuda_reduce/memory.h",
+        "cuda_reduce/gpu.h",
+        "cuda_reduce/host_room.h",
     ),
     "coll_gpuar/selection": ("coll_gpuar/schedule/", "coll_gpuar/algorithms/", "topo/"),
     "coll_gpuar/agreement": ("topo/",),
+    "coll_gpuar/report": ("coll_gpuar/schedule/",),
+    "coll_gpuar/check": ("coll_gpuar/schedule/",),
     "coll_gpuar/component": ("coll_gpuar/core.h",),
-    "ucx_bridge": ("cuda_reduce/memory",),
+    "ucx_bridge": ("cuda_reduce/memory.h", "cuda_reduce/gpu.h", "cuda_reduce/host_room.h"),
     "cuda_reduce": (),
     "topo": (),
 }

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <numeric>
 
+#include "compose.h"
 #include "harness.h"
 
 using namespace mpitest;
@@ -27,17 +28,6 @@ std::vector<int> members(Case& c, MPI_Comm comm) {
   MPI_Group_free(&group);
   MPI_Group_free(&world);
   return global;
-}
-
-void compose(void* in, void* inout, int* count, MPI_Datatype* /*type*/) {
-  // 32 bits are an affine map x -> a·x + b (mod 2^16): composing does not commute.
-  for (int i = 0; i < *count; ++i) {
-    const std::uint32_t left = static_cast<std::uint32_t*>(in)[i];
-    std::uint32_t& right = static_cast<std::uint32_t*>(inout)[i];
-    const std::uint32_t a = (left >> 16U) * (right >> 16U);
-    const std::uint32_t b = (left >> 16U) * (right & 0xffffU) + (left & 0xffffU);
-    right = a << 16U | (b & 0xffffU);
-  }
 }
 
 // All three forms: a sum, and a product that shows the rank order of this communicator.
@@ -96,38 +86,147 @@ void duplicates(Case& c) {
   check_and_free(c, second, "MPI_Comm_dup of a freed communicator");
 }
 
-// Several duplications under way at once, and calls on another communicator meanwhile.
+MPI_Comm hinted(Case& c, const char* algorithm, const char* segment_size) {
+  MPI_Info info = MPI_INFO_NULL;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "gpuar_algorithm", algorithm);
+  if (segment_size != nullptr) MPI_Info_set(info, "gpuar_segment_size", segment_size);
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Comm_dup_with_info(c.comm, info, &comm);
+  MPI_Info_free(&info);
+  return comm;
+}
+
+// A lane reads from gpuar's own messages what came of the hints.
+void hints(Case& c) {
+  const MPI_Comm ring = hinted(c, "ring", "4096");
+  const MPI_Comm chosen = hinted(c, "auto", nullptr);
+  const MPI_Comm nonsense = hinted(c, "rign", nullptr);
+  check_and_free(c, ring, "a ring in the info");
+  check_and_free(c, chosen, "auto in the info");
+  check_and_free(c, nonsense, "nonsense in the info");
+}
+
+constexpr const char* none = "not there";
+
+std::string in_use(MPI_Comm comm, const char* key) {
+  MPI_Info info = MPI_INFO_NULL;
+  std::array<char, MPI_MAX_INFO_VAL> text{};
+  int found = 0;
+  MPI_Comm_get_info(comm, &info);
+  MPI_Info_get(info, key, static_cast<int>(text.size()) - 1, text.data(), &found);
+  MPI_Info_free(&info);
+  return found != 0 ? text.data() : none;
+}
+
+constexpr std::array<const char*, 5> hint_keys{"gpuar_algorithm", "gpuar_segment_size",
+                                               "gpuar_pipeline_depth", "gpuar_reproducible",
+                                               "gpuar_expect"};
+using HintValues = std::array<std::string, hint_keys.size()>;
+
+void check_in_use(Case& c, MPI_Comm comm, const char* when, const HintValues& wanted) {
+  for (std::size_t i = 0; i < hint_keys.size(); ++i) {
+    const std::string found = in_use(comm, hint_keys[i]);
+    c.expect(found == wanted[i], when, ": ", hint_keys[i], " is ", found, " instead of ",
+             wanted[i]);
+  }
+}
+
+// MPI's rules for hints: what makes no sense is ignored; MPI_Comm_get_info tells what is in use;
+// what comes too late changes nothing, and is not told. A duplicate inherits what the installed MPI
+// hands on: 4.1 nothing.
+void check_hints(Case& c, const HintValues& given, const HintValues& used,
+                 const HintValues& later) {
+  MPI_Info info = MPI_INFO_NULL;
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Comm duplicate = MPI_COMM_NULL;
+  MPI_Info_create(&info);
+  for (std::size_t i = 0; i < hint_keys.size(); ++i)
+    MPI_Info_set(info, hint_keys[i], given[i].c_str());
+  MPI_Comm_dup_with_info(c.comm, info, &comm);
+  check_in_use(c, comm, "new", used);
+  MPI_Info_set(info, "gpuar_algorithm", "tree");
+  MPI_Info_set(info, "gpuar_reproducible", "true");
+  MPI_Comm_set_info(comm, info);
+  check_in_use(c, comm, "after MPI_Comm_set_info", later);
+  MPI_Comm_dup(comm, &duplicate);
+  c.expect(in_use(duplicate, "gpuar_algorithm") == none, "inherited");
+  MPI_Info_free(&info);
+  check_and_free(c, duplicate, "a duplicate");
+  check_and_free(c, comm, "hints in use");
+}
+
+void hints_in_use(Case& c) {
+  check_hints(c, {"ring", "4096", "3", "false", "host"}, {"ring", "4096", "3", "false", "host"},
+              {none, "4096", "3", none, "host"});
+  check_hints(c, {"rign", "4k", "-3", "maybe", "disk"}, {none, none, none, none, none},
+              {none, none, none, none, none});
+}
+
+// A lane reads why a ring is not taken; with the hint the bits do not depend on the form of the
+// call.
+void reproducible_ring(Case& c) {
+  MPI_Info info = MPI_INFO_NULL;
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "gpuar_algorithm", "ring");
+  MPI_Info_set(info, "gpuar_reproducible", "true");
+  MPI_Comm_dup_with_info(c.comm, info, &comm);
+  MPI_Info_free(&info);
+  check_and_free(c, comm, "a reproducible communicator");
+}
+
+// Several duplications under way at once, and calls on another communicator meanwhile. Of different
+// communicators: those of one may get different ids on each rank (open-mpi/ompi#2025).
 void nonblocking_duplicates(Case& c) {
   MPI_Comm other = MPI_COMM_NULL;
   MPI_Comm_dup(c.comm, &other);
+  std::array<MPI_Comm, 4> parents{};
   std::array<MPI_Comm, 4> comms{};
   std::array<MPI_Request, 5> requests{};
+  for (MPI_Comm& parent : parents) MPI_Comm_dup(c.comm, &parent);
   std::vector<double> in(1000, c.rank);
   std::vector<double> out(1000);
   MPI_Iallreduce(in.data(), out.data(), 1000, MPI_DOUBLE, MPI_SUM, other, &requests[4]);
-  for (std::size_t i = 0; i < comms.size(); ++i) MPI_Comm_idup(c.comm, &comms[i], &requests[i]);
+  for (std::size_t i = 0; i < comms.size(); ++i) MPI_Comm_idup(parents[i], &comms[i], &requests[i]);
   MPI_Waitall(5, requests.data(), MPI_STATUSES_IGNORE);
   c.expect(out[999] == c.size * (c.size - 1) / 2.0, "sum while MPI_Comm_idup is under way");
   for (const MPI_Comm comm : comms) check_and_free(c, comm, "MPI_Comm_idup");
+  for (MPI_Comm& parent : parents) MPI_Comm_free(&parent);
   MPI_Comm_free(&other);
 }
 
-// Calls on the parent itself meanwhile. MPI_Comm_idup of Open MPI 4.1.4 uses the parent's own
-// MPI_Iallreduce at moments that differ between ranks, and libnbc crashes: runs only by name.
+// Calls on the parent itself meanwhile, in every form. MPI_Comm_idup makes calls of its own there,
+// at moments that differ between ranks. Stock Open MPI 4.1.4 crashes or hangs: runs only by name.
 void parent_used_while_duplicated(Case& c) {
-  std::vector<double> in(1000, c.rank);
-  std::vector<double> out(1000);
-  for (int round = 0; round < 20; ++round) {
+  const auto rank = static_cast<std::uint64_t>(c.rank);
+  for (int round = 0; round < 100; ++round) {
     MPI_Comm comm = MPI_COMM_NULL;
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Comm_idup(c.comm, &comm, &request);
-    for (int call = 0; call < 5; ++call) {
+    MPI_Request duplication = MPI_REQUEST_NULL;
+    MPI_Comm_idup(c.comm, &comm, &duplication);
+    for (int call = 0; call < 6; ++call) {
+      const auto moment = static_cast<std::uint64_t>(round) * 6 + static_cast<std::uint64_t>(call);
+      for (std::uint64_t polls = mix(c.seed, rank, moment) % 4; polls > 0; --polls) {
+        int done = 0;
+        MPI_Test(&duplication, &done, MPI_STATUS_IGNORE);
+      }
+      std::vector<int> in(1000, c.rank * (call + 1) + round);
+      std::vector<int> apart(in.size());
+      std::vector<int> out(in.size());
       MPI_Request busy = MPI_REQUEST_NULL;
-      MPI_Iallreduce(in.data(), out.data(), 1000, MPI_DOUBLE, MPI_SUM, c.comm, &busy);
+      MPI_Iallreduce(in.data(), apart.data(), 1000, MPI_INT, MPI_MIN, c.comm, &busy);
+      allreduce(all_forms[static_cast<std::size_t>(call) % all_forms.size()], in.data(), out.data(),
+                in.size(), MPI_INT, MPI_SUM, c.comm);
       MPI_Wait(&busy, MPI_STATUS_IGNORE);
-      c.expect(out[999] == c.size * (c.size - 1) / 2.0, "round ", round, ", call ", call);
+      const int sum = c.size * (c.size - 1) / 2 * (call + 1) + c.size * round;
+      c.expect(out.front() == sum && out.back() == sum && apart.back() == round, "round ", round,
+               ", call ", call, ": sum ", out.back(), ", least ", apart.back());
     }
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Wait(&duplication, MPI_STATUS_IGNORE);
+    int one = 1;
+    int all = 0;
+    MPI_Allreduce(&one, &all, 1, MPI_INT, MPI_SUM, comm);
+    c.expect(all == c.size, "round ", round, ": the duplicate counts ", all);
     MPI_Comm_free(&comm);
   }
 }
@@ -317,6 +416,9 @@ void left_behind(Case& c) {
 constexpr Entry cases[] = {
     {"self", self},
     {"duplicates", duplicates},
+    {"hints", hints},
+    {"hints_in_use", hints_in_use, When::by_name},
+    {"reproducible_ring", reproducible_ring, When::by_name},
     {"nonblocking_duplicates", nonblocking_duplicates},
     {"parent_used_while_duplicated", parent_used_while_duplicated, When::by_name},
     {"splits", splits},

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <string_view>
 #include <thread>
 
@@ -26,13 +27,6 @@ std::vector<std::string> operands;
 void on_alarm(int /*signal*/) {
   const ssize_t written = write(STDERR_FILENO, alarm_text.data(), std::strlen(alarm_text.data()));
   _exit(written < 0 ? 3 : 2);
-}
-
-void arm_alarm(const char* name, int rank) {
-  const auto seconds = static_cast<unsigned>(option("limit", 120));
-  std::snprintf(alarm_text.data(), alarm_text.size(), "FAIL %s: rank %d still there after %u s\n",
-                name, rank, seconds);
-  alarm(seconds);
 }
 
 // Rank 0 learns what every rank found, and prints one line. Returns true if all passed (on rank 0).
@@ -112,14 +106,14 @@ int run_cases(int argc, char** argv, std::span<const Entry> cases, int thread_le
   for (const Entry& entry : cases) {
     if (!chosen(entry)) continue;
     Case c(MPI_COMM_WORLD, seed);
-    arm_alarm(entry.name, c.rank);
+    watch(entry.name, c.rank);
     const double begin = now_seconds();
     if (c.expect(provided >= thread_level, "MPI offers thread level ", provided, " only")) {
       entry.body(c);
     }
     if (!report(entry, c, now_seconds() - begin)) ++failed_cases;
   }
-  arm_alarm("MPI_Finalize", 0);
+  watch("MPI_Finalize", 0);
   MPI_Finalize();
   return failed_cases == 0 ? 0 : 1;
 }
@@ -131,6 +125,13 @@ long option(const char* key, long otherwise) {
       return std::strtol(operand.c_str() + prefix.size(), nullptr, 0);
   }
   return otherwise;
+}
+
+void watch(const std::string& what, int rank) {
+  static const auto seconds = static_cast<unsigned>(option("limit", 120));
+  std::snprintf(alarm_text.data(), alarm_text.size(), "FAIL %s: rank %d still there after %u s\n",
+                what.c_str(), rank, seconds);
+  alarm(seconds);
 }
 
 const char* name_of(Form form) {
@@ -167,6 +168,15 @@ int allreduce(Form form, const void* in, void* out, std::size_t count, MPI_Datat
   if (rc == MPI_SUCCESS) rc = MPI_Wait(&request, MPI_STATUS_IGNORE);
   if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
   return rc;
+}
+
+std::vector<std::size_t> shuffled(const Case& c, std::size_t n, std::uint64_t salt) {
+  std::vector<std::size_t> order(n);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  for (std::size_t i = n; i > 1; --i) {
+    std::swap(order[i - 1], order[mix(c.seed, static_cast<std::uint64_t>(c.rank), salt + i) % i]);
+  }
+  return order;
 }
 
 double now_seconds() {

@@ -92,6 +92,13 @@ constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b, std::uint64_t c = 
   return mix(mix(mix(a) + b) + c);
 }
 
+// A permutation of 0..n-1 that differs from rank to rank.
+std::vector<std::size_t> shuffled(const Case& c, std::size_t n, std::uint64_t salt);
+
+// From now on the process is at `what`; it says so and ends if it still is after the option
+// `limit`'s seconds (120). Not for several threads.
+void watch(const std::string& what, int rank);
+
 double now_seconds();
 
 // Repeats a call in blocks and returns the mean time of a call, in microseconds, of the block at

@@ -44,10 +44,23 @@ void eight_bytes(Case& c) {
   c.expect(out == c.size, "wrong sum");
 }
 
+// Long enough that the network limits it.
+void two_mebibytes(Case& c) {
+  const std::size_t count = std::size_t{1} << 19U;
+  std::vector<float> in(count, 1);
+  std::vector<float> out(count);
+  const auto call = [&] {
+    MPI_Allreduce(in.data(), out.data(), static_cast<int>(count), MPI_FLOAT, MPI_SUM, c.comm);
+  };
+  print(c, "allreduce", microseconds_per_call(5, 4, 0.5, call));
+  c.expect(out[count - 1] == static_cast<float>(c.size), "wrong sum");
+}
+
 constexpr Entry cases[] = {
     {"ping_pong", ping_pong},
     {"ping_pong_after_a_call", ping_pong_after_a_call},
     {"eight_bytes", eight_bytes},
+    {"two_mebibytes", two_mebibytes, When::by_name},
 };
 
 }  // namespace

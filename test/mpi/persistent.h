@@ -1,10 +1,11 @@
-/* The persistent call under one name. Before MPI 4, Open MPI offers it as an extension. */
+/* The persistent call under one name. Open MPI 4.1 offers it as an extension; from 5.0 on it has
+ * its standard name, though MPI_VERSION still says 3 there. */
 #ifndef GPUAR_TEST_MPI_PERSISTENT_H
 #define GPUAR_TEST_MPI_PERSISTENT_H
 
 #include <mpi.h>
 
-#if MPI_VERSION < 4
+#if OMPI_MAJOR_VERSION < 5
 #include <mpi-ext.h>
 
 static inline int persistent_allreduce_init(const void* in, void* out, int count, MPI_Datatype type,

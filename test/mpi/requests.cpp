@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
-#include <numeric>
 
 #include "harness.h"
 #include "persistent.h"
@@ -87,16 +86,6 @@ Sums make_sums(Case& c, MPI_Comm comm, std::size_t how_many, std::uint64_t first
     sums.push_back(std::make_unique<Sum>(c, comm, some_count(i), first_salt + i));
   }
   return sums;
-}
-
-// A permutation of 0..n-1 that differs from rank to rank.
-std::vector<std::size_t> shuffled(const Case& c, std::size_t n, std::uint64_t salt) {
-  std::vector<std::size_t> order(n);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  for (std::size_t i = n; i > 1; --i) {
-    std::swap(order[i - 1], order[mix(c.seed, static_cast<std::uint64_t>(c.rank), salt + i) % i]);
-  }
-  return order;
 }
 
 using Finish = void (*)(const Case&, std::vector<MPI_Request>&);

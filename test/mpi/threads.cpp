@@ -1,4 +1,5 @@
 // MPI_THREAD_MULTIPLE: four threads, each on a communicator of its own, in all three forms at once.
+// By name: gpuar's own progress thread.
 #include <mutex>
 #include <thread>
 
@@ -83,9 +84,26 @@ void four_threads(Case& c) {
   for (MPI_Comm& comm : comms) MPI_Comm_free(&comm);
 }
 
+// With coll_gpuar_progress_thread a call of several rounds goes on while no rank is in MPI: rank 0
+// finds it done while the others still compute.
+void moves_while_computing(Case& c) {
+  std::vector<double> in(std::size_t{1} << 20, c.rank);
+  std::vector<double> out(in.size());
+  const auto count = static_cast<int>(in.size());
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallreduce(in.data(), out.data(), count, MPI_DOUBLE, MPI_SUM, c.comm, &request);
+  sleep_seconds(c.rank == 0 ? 1 : 2);
+  int done = 0;
+  for (int poll = 0; poll < 1000 && !done; ++poll) MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+  c.expect(done != 0, "the call is not done after a second of computing");
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  c.expect(out.back() == c.size * (c.size - 1) / 2.0, "wrong sum ", out.back());
+}
+
 constexpr Entry cases[] = {
     {"one_call_at_a_time", four_threads<work>},
     {"eight_calls_ahead", four_threads<work_ahead>},
+    {"moves_while_computing", moves_while_computing, When::by_name},
 };
 
 }  // namespace

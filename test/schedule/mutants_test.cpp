@@ -206,9 +206,36 @@ struct Mutant {
   Mutation mutate;
 };
 
-// Rank order does not matter to a ring, so swapped operands are no defect there.
-bool is_defect(const Algorithm& algorithm, const Mutant& mutant) {
-  return mutant.mutate != swap_operands || algorithm.keeps_rank_order;
+// Correct schedules, and what is claimed of them.
+struct Subject {
+  std::string name;
+  std::vector<Schedule> schedules;
+  Shape shape;
+};
+
+std::vector<Subject> subjects() {
+  const BuildOptions options{2, {1, Association::tree}};
+  std::vector<Subject> all;
+  for (const Algorithm& algorithm : algorithms()) {
+    for (const Rank size : {3, 4, 5, 6, 8}) {
+      all.push_back({std::string(algorithm.name) + ", " + std::to_string(size) + " ranks",
+                     build_all(algorithm, size, options), claimed(algorithm)});
+    }
+    for (const Composition& composition : compositions().subspan(1)) {
+      for (const Level& level : {Level{0, 0, 1, 1}, Level{0, 0, 0, 0, 1, 1, 1, 1}}) {
+        all.push_back({std::string(composition.name) + " of " + std::string(algorithm.name) + ", " +
+                           std::to_string(level.size()) + " ranks",
+                       build_all(composition, algorithm, {&level, 1}, options),
+                       claimed(algorithm)});
+      }
+    }
+  }
+  return all;
+}
+
+// Where the order of ranks is free, swapped operands are no defect.
+bool is_defect(const Subject& subject, const Mutant& mutant) {
+  return mutant.mutate != swap_operands || subject.shape != Shape::any;
 }
 
 TEST_CASE("the symbolic checker catches every mutant", "[checker]") {
@@ -226,18 +253,19 @@ TEST_CASE("the symbolic checker catches every mutant", "[checker]") {
       {"input written", writes_input},
       {"receive not indexed", lost_receive},
   };
+  const std::vector<Subject> good = subjects();
+  for (const Subject& subject : good) {
+    INFO(subject.name);
+    REQUIRE_FALSE(caught(subject.schedules, subject.shape));
+  }
   for (const Mutant& mutant : mutants) {
     int applied = 0;
-    for (const Algorithm& algorithm : algorithms()) {
-      for (const Rank size : {3, 4, 5, 6, 8}) {
-        const auto good = build_all(algorithm, size, {2, {1, Association::tree}});
-        REQUIRE_FALSE(caught(good, claimed(algorithm)));
-        auto bad = good;
-        if (!is_defect(algorithm, mutant) || !mutant.mutate(bad)) continue;
-        ++applied;
-        INFO(mutant.name << " in " << algorithm.name << ", " << size << " ranks");
-        CHECK(caught(bad, claimed(algorithm)));
-      }
+    for (const Subject& subject : good) {
+      auto bad = subject.schedules;
+      if (!is_defect(subject, mutant) || !mutant.mutate(bad)) continue;
+      ++applied;
+      INFO(mutant.name << " in " << subject.name);
+      CHECK(caught(bad, subject.shape));
     }
     INFO(mutant.name);
     CHECK(applied > 0);

@@ -355,4 +355,15 @@ std::vector<Schedule> build_all(const Algorithm& algorithm, Rank size,
   return schedules;
 }
 
+std::vector<Schedule> build_all(const Composition& composition, const Algorithm& algorithm,
+                                Levels levels, const BuildOptions& options) {
+  const auto size = static_cast<Rank>(levels.front().size());
+  std::vector<Schedule> schedules;
+  schedules.reserve(levels.front().size());
+  for (Rank rank = 0; rank < size; ++rank) {
+    schedules.push_back(build(composition, algorithm, rank, size, levels, options));
+  }
+  return schedules;
+}
+
 }  // namespace gpuar::symbolic

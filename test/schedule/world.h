@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "coll_gpuar/algorithms/algorithm.h"
+#include "coll_gpuar/algorithms/composition.h"
 #include "coll_gpuar/schedule/schedule.h"
 
 namespace gpuar::symbolic {
@@ -66,6 +66,8 @@ Outcome check(const std::vector<Schedule>& schedules, InPlace in_place, Shape sh
 
 // The schedules of all ranks.
 std::vector<Schedule> build_all(const Algorithm& algorithm, Rank size, const BuildOptions& options);
+std::vector<Schedule> build_all(const Composition& composition, const Algorithm& algorithm,
+                                Levels levels, const BuildOptions& options);
 
 // The time that the schedules take on a flat network without latency where a rank sends one message
 // and receives one at a time, and a message takes as long as `weight` says.

@@ -2,37 +2,14 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <random>
-#include <utility>
 #include <vector>
 
 #include "test/catch.h"
+#include "test/topo/places.h"
 
 using namespace gpuar;
-
-namespace {
-
-using Nodes = std::vector<std::int32_t>;
-
-// Ranks on these hosts; nothing bound, and room for everybody.
-std::vector<ProcessPlace> on_hosts(const std::vector<std::uint64_t>& hosts) {
-  std::vector<ProcessPlace> places;
-  places.reserve(hosts.size());
-  for (const std::uint64_t host : hosts) {
-    places.push_back({"host" + std::to_string(host), host, -1, -1, -1, 10000, 10000});
-  }
-  return places;
-}
-
-Layout layout_of(const std::vector<ProcessPlace>& places, const NodeSizes& pretend = {}) {
-  std::vector<const ProcessPlace*> members;
-  members.reserve(places.size());
-  for (const ProcessPlace& place : places) members.push_back(&place);
-  return make_layout(members, pretend);
-}
-
-}  // namespace
+using namespace gpuar::test;
 
 TEST_CASE("node sizes are a number or a list", "[layout]") {
   CHECK(parse_node_sizes("") == NodeSizes{});
@@ -53,6 +30,23 @@ TEST_CASE("nodes are hosts, numbered by their first rank", "[layout]") {
   CHECK(layout.largest_node == 3);
   CHECK(layout.smallest_node == 1);
   CHECK_FALSE(layout.oversubscribed);
+}
+
+TEST_CASE("the cache of a rank is the least share on any host", "[layout]") {
+  auto places = on_hosts({1, 2, 1, 2, 2});
+  CHECK(layout_of(places).cache_per_rank == 0);
+  const auto give = [&places](std::uint64_t host, std::int32_t kib) {
+    for (ProcessPlace& place : places) {
+      if (place.host_id == host) place.host_cache_kib = kib;
+    }
+  };
+  give(1, 4096);
+  CHECK(layout_of(places).cache_per_rank == 0);  // unknown on the other
+  give(2, 32768);
+  CHECK(layout_of(places).cache_per_rank == std::uint64_t{2048} << 10);
+  give(2, 3072);
+  CHECK(layout_of(places).cache_per_rank == std::uint64_t{1024} << 10);
+  CHECK(layout_of({}).cache_per_rank == 0);
 }
 
 TEST_CASE("pretend nodes split the ranks of one host", "[layout]") {
@@ -156,4 +150,18 @@ TEST_CASE("more ranks than hardware threads are oversubscribed", "[layout]") {
           .oversubscribed);
   // What is not known is not held against anybody.
   CHECK_FALSE(layout_of(ranks(100, {"a", 1, -1, -1, -1, -1, -1})).oversubscribed);
+}
+
+TEST_CASE("hosts that are one machine share its hardware threads", "[layout]") {
+  const auto on = [](std::uint64_t machine, std::uint64_t host, std::size_t count) {
+    return std::vector<ProcessPlace>(count, {"a", machine << 32 | host, 0, 0, -1, 4, 4});
+  };
+  const auto both = [](std::vector<ProcessPlace> a, const std::vector<ProcessPlace>& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return layout_of(a).shared_threads;
+  };
+  CHECK(both(on(1, 1, 3), on(1, 2, 3)) == 4);
+  CHECK(both(on(1, 1, 2), on(1, 2, 2)) == 0);  // enough for each
+  CHECK(both(on(1, 1, 3), on(2, 1, 3)) == 0);  // two machines
+  CHECK(layout_of(std::vector<ProcessPlace>(9, {"a", 1, -1, -1, -1, -1, -1})).shared_threads == 0);
 }

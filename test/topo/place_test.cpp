@@ -8,30 +8,16 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "test/catch.h"
+#include "test/topo/machines.h"
 
 using namespace gpuar;
+using gpuar::test::Environment;
 
 namespace {
-
-class Environment {
- public:
-  Environment(const char* name, const std::string& value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old;
-    setenv(name, value.c_str(), 1);
-  }
-  ~Environment() { old_ ? setenv(name_, old_->c_str(), 1) : unsetenv(name_); }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> old_;
-};
 
 // The topology of a machine of this description, as an XML file that lives as long as this.
 class MachineFile {
@@ -91,6 +77,8 @@ TEST_CASE("a host is its name and its boot", "[place]") {
   CHECK(host_identity("a", "x") != host_identity("b", "x"));  // namespaces of one machine
   CHECK(host_identity("a", "x") != host_identity("a", "y"));  // machines of one name
   CHECK(host_identity("ab", "c") != host_identity("a", "bc"));
+  CHECK(machine_of(host_identity("a", "x")) == machine_of(host_identity("b", "x")));
+  CHECK(machine_of(host_identity("a", "x")) != machine_of(host_identity("a", "y")));
 }
 
 TEST_CASE("this machine", "[place]") {
@@ -121,7 +109,7 @@ TEST_CASE("a binding is seen", "[place]") {
 }
 
 TEST_CASE("a machine from HWLOC_XMLFILE", "[place]") {
-  const MachineFile machine("package:2 numa:2 core:4 pu:2");
+  const MachineFile machine("package:2 numa:2 l3:2 core:4 pu:1");
   const Environment file("HWLOC_XMLFILE", machine.path());
 
   SECTION("is not ours to be bound on") {
@@ -139,10 +127,20 @@ TEST_CASE("a machine from HWLOC_XMLFILE", "[place]") {
     const ProcessPlace place = discover_place();
     CHECK(place.host_threads == 32);
     CHECK(place.threads == 1);
-    CHECK(place.core == cpu / 2);
+    CHECK(place.core == cpu);
+    CHECK(place.l3 == cpu / 4);
     CHECK(place.numa == cpu / 8);
     CHECK(place.package == cpu / 16);
   }
+}
+
+TEST_CASE("the last-level caches of the host are added up", "[place]") {
+  const MachineFile machine("package:2 l3:2(size=16777216) core:4 pu:1");
+  const Environment file("HWLOC_XMLFILE", machine.path());
+  CHECK(discover_place().host_cache_kib == 4 * 16384);
+  const MachineFile without("package:1 core:4 pu:1");
+  const Environment other("HWLOC_XMLFILE", without.path());
+  CHECK(discover_place().host_cache_kib == -1);
 }
 
 TEST_CASE("without a topology the place is unknown, but the host is not", "[place]") {

@@ -163,7 +163,12 @@ struct Pair {
     b.peer = connect(b, a);
   }
   static UcxTransport::Peer connect(Side& from, const Side& to) {
-    return from.transport.connect(to.transport.address().data(), to.transport.address().size());
+    return from.transport.connect(to.transport.address().data(), to.transport.address().size(),
+                                  Where::here);
+  }
+  void finish_kept() {
+    a.receiver.finish_kept_last_first();
+    b.receiver.finish_kept_last_first();
   }
   // Progresses both sides until `condition` holds; false after `seconds`.
   template <class Condition>

@@ -41,7 +41,7 @@ const char* exchange(int to, int from) {
   if (!send_address(to, side.transport.address())) return "no address sent";
   const Bytes address = receive_address(from);
   if (address.empty()) return "no address received";
-  side.peer = side.transport.connect(address.data(), address.size());
+  side.peer = side.transport.connect(address.data(), address.size(), Where::here);
 
   std::uint32_t sequence = 0;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);

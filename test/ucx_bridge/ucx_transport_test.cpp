@@ -14,20 +14,26 @@ using namespace gpuar::test;
 
 namespace {
 
-// Chooses UCX's transports for as long as it lives.
-class UcxTls {
+// Sets a variable of UCX for as long as it lives.
+class UcxVariable {
  public:
-  explicit UcxTls(const char* transports) {
-    const char* const before = std::getenv("UCX_TLS");
+  UcxVariable(const char* name, const char* value) : name_(name) {
+    const char* const before = std::getenv(name);
     if (before != nullptr) before_ = before;
-    setenv("UCX_TLS", transports, 1);
+    setenv(name, value, 1);
   }
-  UcxTls(const UcxTls&) = delete;
-  UcxTls& operator=(const UcxTls&) = delete;
-  ~UcxTls() { before_.empty() ? unsetenv("UCX_TLS") : setenv("UCX_TLS", before_.c_str(), 1); }
+  UcxVariable(const UcxVariable&) = delete;
+  UcxVariable& operator=(const UcxVariable&) = delete;
+  ~UcxVariable() { before_.empty() ? unsetenv(name_) : setenv(name_, before_.c_str(), 1); }
 
  private:
+  const char* name_;
   std::string before_;
+};
+
+// Chooses UCX's transports.
+struct UcxTls : UcxVariable {
+  explicit UcxTls(const char* transports) : UcxVariable("UCX_TLS", transports) {}
 };
 
 }  // namespace
@@ -87,6 +93,40 @@ TEST_CASE("ucx transport: the eager limit follows what reaches the peer", "[ucx]
   }
 }
 
+TEST_CASE("ucx transport: network devices are the user's to choose, then ours", "[ucx]") {
+  UcxOptions options;
+  options.net_devices = "lo";
+  const auto used = [&options] {
+    Receiver receiver;
+    UcxTransport transport;
+    std::string why;
+    REQUIRE(transport.open(receiver.handler(), options, why) == Status::ok);
+    return transport.uses_net_devices();
+  };
+  {
+    const UcxTls not_through_memory("^posix,sysv,cma");
+    Pair pair(options);
+    pair.a.send(0, 100000);
+    REQUIRE(pair.until([&] { return pair.b.receiver.arrived == 1; }));
+    pair.b.receiver.finish_kept_last_first();
+    REQUIRE(pair.until([&] { return pair.a.sends_over() && pair.b.receiver.fetches_over(); }));
+    CHECK(pair.a.transport.uses_net_devices());
+    CHECK(UcxTransport::describe(pair.a.peer) == "tcp/lo");
+  }
+  {
+    const UcxVariable chosen("UCX_NET_DEVICES", "lo");
+    CHECK_FALSE(used());
+  }
+  for (const auto& [transports, ours] :
+       {std::pair("tcp,self", false), std::pair("sysv,cma,self", false), std::pair("all", true)}) {
+    const UcxTls tls(transports);
+    CAPTURE(transports);
+    CHECK(used() == ours);
+  }
+  options.net_devices.clear();
+  CHECK_FALSE(used());
+}
+
 TEST_CASE("ucx transport: headers arrive unchanged, compact or not", "[ucx]") {
   const MessageHeader header = GENERATE(values<MessageHeader>({
       {{0x0123456789abcdef, 0xfedcba9876543210},
@@ -100,6 +140,8 @@ TEST_CASE("ucx transport: headers arrive unchanged, compact or not", "[ucx]") {
       {{1, 2}, 1, 2, 3, 4, 0},
       {{0, 2}, 1, 0x10000, 3, 4, 0},
       {{0, 2}, 1, 2, 0x10000, 4, 0},
+      {{0, 2}, 1, 2, 3, 4, 0, 0xfedcba9876543210},
+      {{1, 2}, 1, 2, 3, 4, 0, 1},
       {},
   }));
   Pair pair;
@@ -272,6 +314,39 @@ TEST_CASE("ucx transport: closed, it opens again; never opened, it closes", "[uc
     transport.close();
     CHECK(transport.address().empty());
   }
+}
+
+TEST_CASE("ucx transport: mapped memory is registered until it is unmapped", "[ucx]") {
+  Bytes memory(1 << 20);
+  {
+    Pair pair;
+    UcxTransport& transport = pair.a.transport;
+    transport.map(memory.data(), memory.size(), MemoryKind::host);
+    CHECK(transport.mapped() == 1);
+    transport.map(memory.data() + 64, UcxTransport::default_eager_limit, MemoryKind::host);
+    CHECK(transport.mapped() == 1);  // sent eagerly
+    const auto unknown =
+        transport.carries(MemoryKind::device) ? MemoryKind::host : MemoryKind::device;
+    if (unknown == MemoryKind::device) transport.map(memory.data() + 64, 1 << 16, unknown);
+    CHECK(transport.mapped() == 1);  // not what UCX does not carry
+    Op op;
+    const Bytes content = pattern(5, memory.size());
+    std::copy(content.begin(), content.end(), memory.begin());
+    op.header.sequence = 5;
+    op.status = transport.send(pair.a.peer, op, memory.data(), memory.size());
+    auto& receiver = pair.b.receiver;
+    REQUIRE(pair.until([&] { return receiver.arrived == 1; }));
+    receiver.finish_kept_last_first();
+    REQUIRE(pair.until([&] { return op.over() && receiver.fetches_over(); }));
+    CHECK(receiver.fetches_right());
+    transport.unmap(memory.data());
+    CHECK(transport.mapped() == 0);
+    transport.unmap(memory.data());
+    transport.map(memory.data(), memory.size(), MemoryKind::host);
+  }  // closed with memory still mapped
+  UcxTransport closed;
+  closed.map(memory.data(), memory.size(), MemoryKind::host);
+  CHECK(closed.mapped() == 0);
 }
 
 TEST_CASE("ucx transport: a UCX without transports is refused with a sentence", "[ucx]") {

@@ -1,0 +1,157 @@
+"""Times allreduce on hosts that are made on this machine: gpuar as it chooses, each of its flat
+algorithms, and stock Open MPI, beside the least time that the links allow.
+
+All run in turn, round after round, on the same hosts; a figure is the median over the rounds, and a
+ratio the median of the ratios within one round. The bound of N hosts is 2 (N - 1) / N times the
+bytes over the rate of a link: what each of them has to send at least."""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from cluster import Cluster, Unavailable, Veth
+from cluster.links import bits_per_second
+from lanes import BUILD, Failure, mpi
+
+BENCH = BUILD / "bench" / "gpuar_bench"
+FLAT = ["ring", "recursive_doubling", "tree", "rabenseifner", "direct", "two_shot"]
+
+# Open MPI's own collectives over either of the ways in which it sends messages between hosts.
+PML_UCX = {"pml": "ucx", "opal_common_ucx_tls": "any", "opal_common_ucx_devices": "any"}
+PML_OB1 = {"pml": "ob1", "btl": "tcp,vader,self"}
+HAN = {"coll_han_priority": 100}
+STOCK = {
+    "tuned, ucx": PML_UCX,
+    "han, ucx": PML_UCX | HAN,
+    "tuned, ob1": PML_OB1,
+    "han, ob1": PML_OB1 | HAN,
+}
+GPUAR = {"gpuar": {}} | {name: {"coll_gpuar_algorithm": name} for name in FLAT}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        prog="bench/cluster",
+        description="Installs what is missing, builds, and times gpuar beside stock Open MPI and "
+        "beside the bound of the links, on hosts made on this machine. Takes root. Every element "
+        "of every result is checked.",
+    )
+    parser.add_argument(
+        "--hosts",
+        default="2,2:2,2,2,2",
+        help="ranks on each host; a colon between clusters (%(default)s)",
+    )
+    parser.add_argument("--rate", default="1gbit", help="of each link (%(default)s)")
+    parser.add_argument("--sizes", default="8,2K,32K,2M,8M", help="as of gpuar_bench (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of all (%(default)s)")
+    parser.add_argument(
+        "--min-time", default="0.2", help="seconds of calls per size and round (%(default)s)"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the samples of all rounds here")
+    return parser.parse_args()
+
+
+def sample(cluster, component, mca, arguments):
+    """One run: {bytes: median time of a call, in µs}."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "results.json"
+        argv = [BENCH, "--sizes", arguments.sizes, "--form", "blocking", "--json", file]
+        argv += ["--min-time", arguments.min_time, "--warmup", 3]
+        settings = cluster.mpirun()
+        settings["mca"] |= mca
+        result = mpi.mpirun(sum(cluster.ranks), argv, component, timeout=600, **settings)
+        mpi.succeed(result, f"gpuar_bench with {component} and {mca}")
+        results = json.loads(file.read_text())["results"]
+    wanted = "gpuar" if component == "gpuar" else "other"
+    others = [entry for entry in results if entry["served_by"] != wanted]
+    if others:
+        raise Failure(f"not served by {wanted}: {others}")
+    return {entry["bytes"]: entry["median_us"] for entry in results}
+
+
+def measure(cluster, arguments):
+    """All rounds: a list of {name: {bytes: µs}}."""
+    rounds = []
+    for number in range(1, arguments.rounds + 1):
+        print(f"bench/cluster: round {number} of {arguments.rounds}", file=sys.stderr)
+        rounds.append(
+            {name: sample(cluster, "stock", mca, arguments) for name, mca in STOCK.items()}
+            | {name: sample(cluster, "gpuar", mca, arguments) for name, mca in GPUAR.items()}
+        )
+    return rounds
+
+
+def bound_us(hosts, size, rate):
+    return 2 * (hosts - 1) / hosts * size * 8 / bits_per_second(rate) * 1e6
+
+
+def human(size):
+    for unit, shift in (("MiB", 20), ("KiB", 10)):
+        if size >= 1 << shift and size % (1 << shift) == 0:
+            return f"{size >> shift} {unit}"
+    return f"{size} B"
+
+
+def best(rounds, names, size):
+    """The one of `names` that is fastest, by median."""
+    return min(names, key=lambda name: statistics.median(times[name][size] for times in rounds))
+
+
+def spread(values):
+    if min(values) > 10:
+        return "-"  # latency counts, not bytes
+    return f"{statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
+
+
+def print_table(cluster, rounds, rate):
+    hosts = len(cluster.ranks)
+    print(f"\n{hosts} hosts, {' + '.join(map(str, cluster.ranks))} ranks; links: {cluster.link}")
+    names = [*STOCK, "gpuar", "best flat", "bound"]
+    ratios = ["gpuar/bound", "gpuar/best stock", "gpuar/best flat"]
+    print("".join([f"{'µs':>8}", *(f"{name:>12}" for name in names)]), end="  ")
+    print("".join(f"{ratio:>19}" for ratio in ratios))
+    for size in rounds[0]["gpuar"]:
+        print_row(size, rounds, bound_us(hosts, size, rate))
+
+
+def print_row(size, rounds, bound):
+    stock, flat = best(rounds, STOCK, size), best(rounds, FLAT, size)
+    times = [
+        statistics.median(samples[name][size] for samples in rounds)
+        for name in [*STOCK, "gpuar", flat]
+    ]
+    columns = "".join(f"{time:>12.1f}" for time in [*times, bound])
+    print(f"{human(size):>8}{columns}", end="  ")
+    ratios = [spread([samples["gpuar"][size] / bound for samples in rounds])]
+    for name in (stock, flat):
+        ratios.append(spread([samples["gpuar"][size] / samples[name][size] for samples in rounds]))
+    print("".join(f"{ratio:>19}" for ratio in ratios), f" ({flat})")
+
+
+def main():
+    arguments = parse_arguments()
+    written = []
+    for shape in arguments.hosts.split(":"):
+        ranks = [int(number) for number in shape.split(",")]
+        with Cluster(ranks, Veth(arguments.rate)) as cluster:
+            rounds = measure(cluster, arguments)
+            print_table(cluster, rounds, arguments.rate)
+        written.append({"ranks": ranks, "rate": arguments.rate, "rounds": rounds})
+    print(
+        "\nmedian time of a call over the rounds; ratios (smallest–largest) below 1: gpuar is faster;"
+        "\nevery element of every size was checked"
+    )
+    busy = os.getloadavg()[0]
+    print(f"the load of this machine of {os.cpu_count()} cores was {busy:.1f} at the end")
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(written, indent=1))
+
+
+try:
+    main()
+except (Failure, Unavailable) as why:
+    sys.exit(f"bench/cluster: {why}")

@@ -1,0 +1,4 @@
+int loadable(void);
+int loadable(void) {
+  return 1;
+}

@@ -1,0 +1,36 @@
+"""bench/demo shows what it promises."""
+
+import re
+
+from lanes import ROOT, Skip, lane, mpi, require
+
+
+def lanes():
+    return {"demo": demo}
+
+
+@lane()
+def demo():
+    "bench/demo: the late rank is named, so is the one that disagrees, hierarchy beats flat"
+    shown = {}
+    yield "ends well", lambda: shown.update(text=run())
+    yield "the late rank", lambda: says(shown["text"], r"most of all for rank 2 on ")
+    yield "the rank that disagrees", lambda: says(shown["text"], r"rank 2 is in MPI_Allreduce of 101 ")
+    yield "hierarchy beats flat", lambda: beats(shown["text"])
+
+
+def run():
+    return mpi.succeed(mpi.run([ROOT / "bench" / "demo", "--rounds", 1], timeout=200)).output
+
+
+def says(text, pattern):
+    require(re.search(pattern, text), f"no {pattern}\n{text}")
+
+
+def beats(text):
+    if "left out" in text:
+        raise Skip(text.splitlines()[-1])
+    ratios = [float(value) for value in re.findall(r"^ +(?:8|32K|2M) .* (\d+\.\d\d)$", text, re.M)]
+    require(len(ratios) == 3, text)
+    # A tree over consecutive ranks is a hierarchy by itself; and one size may be disturbed.
+    require(min(ratios) < 0.85 and sorted(ratios)[1] < 1.1, f"ratios {ratios}\n{text}")

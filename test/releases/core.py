@@ -1,0 +1,99 @@
+"""What is run in a root for every change: the core of the MPI lanes, and what newer Open MPI brings.
+Run there as `python3 -m releases.core`, with the MPI programs built."""
+
+import shutil
+import sys
+from pathlib import Path
+
+from lanes import BUILD, Skip, mpi, mpi_agreement, mpi_semantics, require
+from lanes import selection as selections
+from lanes.__main__ import Report
+
+PROGRAMS = (
+    ("buffers", 2, ["counts=150", "power=17"]),
+    ("predefined", 2, []),
+    ("user_ops", 3, []),
+    ("requests", 4, []),
+    ("communicators", 3, []),
+    ("threads", 2, ["rounds=40"]),
+    ("errors", 3, []),
+    ("first_call", 2, ["nonblocking_small"]),
+    ("first_call", 3, ["persistent_large"]),
+    ("finalize", 2, []),
+)
+TARGETS = (
+    "mca_coll_gpuar.so",
+    "bench/gpuar_bench",
+    "test/mpi/counters",
+    *sorted({f"test/mpi/{program}" for program, _, _ in PROGRAMS}),
+)
+NEWER = {(5, 0): ["sessions"], (6, 0): ["large_count"]}  # programs that need that Open MPI
+
+
+def targets(version):
+    """What to build for an Open MPI of that version."""
+    newer = [f"test/mpi/{name}" for since, names in NEWER.items() if version >= since for name in names]
+    return [*TARGETS, *newer]
+
+
+def core():
+    yield from selections.selection()
+    yield from selections.not_selected()
+    for program, ranks, operands in PROGRAMS:
+        words = " ".join([f"{program}, {ranks} ranks", *operands])
+        yield words, lambda p=program, r=ranks, o=operands: mpi_semantics.run_program(p, r, o)
+    yield "MPI_T counters", mpi_semantics.mpi_t_counters
+    yield "gpuar excluded on rank 1", lambda: mpi_agreement.excluded(1)
+    yield "gpuar not installed on rank 2", mpi_agreement.not_installed
+    algorithm = {"OMPI_MCA_coll_gpuar_algorithm": "ring"}
+    yield "another algorithm on rank 0", lambda: mpi_agreement.differing(0, algorithm, "algorithm")
+    yield "in Open MPI's own folder, as docs/support.md says", installed
+    yield "Sessions, without MPI_COMM_WORLD", sessions
+    yield "MPI_Allreduce_c beyond 2^31 elements", large_count
+
+
+def installed():
+    """Where `meson install` puts it. From 5.0 on mpirun hides that folder, until told."""
+    folder = Path(mpi.stock_component_dir())
+    file = folder / "mca_coll_gpuar.so"
+    shutil.copy(BUILD / "components" / file.name, file)
+    told = {"OMPI_MCA_mca_base_component_path": folder, "PMIX_MCA_mca_base_component_path": ""}
+    env = told if mpi.version() >= (5, 0) else {}
+    counted = {"coll": None, "coll_gpuar_counters": 1}
+    try:
+        result = mpi.mpirun(2, selections.PROGRAM, "stock", mca=counted, env=env)
+        mpi.check_served(2, mpi.succeed(result))
+        require("bad prefix" not in result.output, result.tail())
+    finally:
+        file.unlink()
+
+
+def since(major, minor, what):
+    if mpi.version() < (major, minor):
+        raise Skip(f"{what} came with Open MPI {major}.{minor}")
+
+
+def sessions():
+    """Ranks of a session have no number in MPI_COMM_WORLD that they could ask for."""
+    since(5, 0, "Sessions")
+    counts = mpi_semantics.run_program("sessions", 3).output
+    for rank, count in mpi.counters(counts).items():
+        forms = [count[form] for form in ("blocking", "nonblocking", "persistent")]
+        require(forms[0] >= 2 and forms[1] >= 2 and forms[2] == 4, f"rank {rank} counted {forms}")
+
+
+def large_count():
+    since(6, 0, "MPI_Allreduce_c")
+    if mpi_semantics.free_memory() < 8:
+        raise Skip("less than 8 GiB of memory are free")
+    mpi_semantics.run_program("large_count", 2, timeout=170)
+
+
+def main():
+    report = Report([])
+    report.lane("core", core)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

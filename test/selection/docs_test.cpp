@@ -1,0 +1,46 @@
+// docs/selection.md shows the cost model's constants as they are.
+#include <string>
+
+#include "coll_gpuar/selection/machine.h"
+#include "test/algorithms/docs.h"
+#include "test/algorithms/source_root.h"
+#include "test/catch.h"
+
+namespace gpuar {
+namespace {
+
+std::string thousands(std::uint64_t number) {
+  std::string text = std::to_string(number);
+  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  return text;
+}
+
+TEST_CASE("the documented constants of the cost model are those of the code", "[selection]") {
+  const std::string page = read_file(std::string(source_root) + "/docs/selection.md");
+  const Machine host;
+  const Machine devices = device_machine();
+  const auto shows = [&](const char* name, std::uint64_t here, std::uint64_t there,
+                         const char* unit) {
+    const std::string row =
+        std::string("| ") + name + " | " + thousands(here) + unit + " | " + thousands(there) + unit;
+    INFO(row);
+    CHECK(page.find(row + " |") != std::string::npos);
+  };
+  const auto shows_link = [&](const std::string& name, const Link& here, const Link& there) {
+    shows((name + ": latency").c_str(), here.latency, there.latency, " ps");
+    shows((name + ": message").c_str(), here.message, there.message, " ps");
+    shows((name + ": byte").c_str(), here.byte, there.byte, " ps");
+  };
+  shows_link("shared memory", host.shared_memory, devices.shared_memory);
+  shows("shared memory: forwarded", host.shared_memory.forwarded, devices.shared_memory.forwarded,
+        " ps");
+  shows_link("network", host.network, devices.network);
+  shows("reduced byte", host.reduce_byte, devices.reduce_byte, " ps");
+  shows("reduced byte, user-defined", host.custom_byte, devices.custom_byte, " ps");
+  shows("uncached byte", host.uncached_byte, devices.uncached_byte, " ps");
+  shows("oversubscribed", host.oversubscribed, devices.oversubscribed, " ps");
+  shows("segments in flight", host.depth, devices.depth, "");
+}
+
+}  // namespace
+}  // namespace gpuar

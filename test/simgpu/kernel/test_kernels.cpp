@@ -1,0 +1,1 @@
+#include "test_kernels.cu"  // meson knows no .cu
