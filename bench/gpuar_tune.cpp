@@ -323,7 +323,7 @@ std::vector<std::size_t> sizes_of(const Options& options) {
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   constexpr std::size_t least = sizeof(float);
-  std::erase_if(sizes, [least](std::size_t bytes) { return bytes < least; });
+  std::erase_if(sizes, [](std::size_t bytes) { return bytes < least; });
   if (sizes.empty()) {
     throw CLI::ValidationError("--sizes", fmt::format("none is at least {} bytes", least));
   }
