@@ -281,6 +281,7 @@ int gpuar_comm_create(gpuar_core* core, const gpuar_comm_desc* desc, gpuar_comm*
     comm->resolve = resolve;
     comm->log = log_error;
     comm->take_note = take_note;
+    comm->watched = true;
     comm->processes.assign(desc->processes, desc->processes + size);
     comm->directory = *desc->directory;
     comm->layout = {static_cast<std::uint32_t>(layout.nodes),

@@ -37,6 +37,7 @@ struct gpuar_member {
   gpuar::Record record;
   gpuar::UcxTransport::Peer peer = nullptr;  // once its address was looked up
   bool gone = false;
+  unsigned broken_looks = 0;  // of the watch that found the connection broken
 };
 
 // What long messages are planned for, or that the ranks have yet to find out.

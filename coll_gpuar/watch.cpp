@@ -11,8 +11,11 @@
 namespace gpuar {
 namespace {
 
-bool is_gone(const gpuar_core& core, const gpuar_member& member) {
-  if (core.is_here(member)) return has_ended(member.record.process);
+bool is_seen_ended(const gpuar_core& core, const gpuar_member& member) {
+  return core.is_here(member) && has_ended(member.record.process);
+}
+
+bool is_broken(const gpuar_member& member) {
   return member.peer && UcxTransport::is_broken(member.peer);
 }
 
@@ -72,17 +75,28 @@ void Watch::find_gone(gpuar_core& core) {
   const std::unique_lock guard(core.members_mutex, std::try_to_lock);
   if (!guard) return;  // somebody is being looked up: another time
   for (auto& [process, member] : core.members) {
-    if (member.gone || !is_gone(core, member)) continue;
-    member.gone = true;
-    gone_.push_back(process);
+    if (member.gone) continue;
+    const bool ended = is_seen_ended(core, member);
+    // What breaks may be a process about to end: the next look knows.
+    if (is_broken(member)) ++member.broken_looks;
+    member.gone = ended || member.broken_looks > 1;
+    if (member.gone) gone_.push_back({process, ended});
   }
 }
 
 void Watch::lose_the_gone(gpuar_comm& comm) const {
   for (std::size_t i = 0; i < comm.processes.size(); ++i) {
-    if (std::find(gone_.begin(), gone_.end(), comm.processes[i]) == gone_.end()) continue;
+    const auto gone = std::find_if(gone_.begin(), gone_.end(), [&](const Gone& process) {
+      return process.process == comm.processes[i];
+    });
+    if (gone == gone_.end()) continue;
     const auto rank = static_cast<Rank>(i);
-    comm.core->engine.lose(comm, rank, who(comm, rank) + " is gone: its process has ended");
+    if (gone->ended) {
+      comm.core->engine.lose(comm, rank, who(comm, rank) + " is gone: its process has ended");
+    } else {
+      comm.core->engine.part(comm, rank,
+                             who(comm, rank) + " is lost: UCX's connection with it broke");
+    }
   }
 }
 

@@ -2,8 +2,9 @@
 //
 // A process of this host is seen to end. One elsewhere is known to be gone when the connection to
 // it breaks, which takes a connection: a call that waits for a while greets those that it waits
-// for. Whoever finds a member gone tells the others (the abort record). Silence alone is no error:
-// a rank may compute for hours before it calls.
+// for. A process with which a transfer failed is given up, too, also if it lives. Whoever finds a
+// member gone tells the others (the abort record). Silence alone is no error: a rank may compute
+// for hours before it calls.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,10 @@ class Watch {
   }
 
  private:
+  struct Gone {
+    std::uint64_t process;
+    bool ended;  // or the connection with it broke
+  };
   static constexpr std::int64_t second = 1'000'000'000;
   static constexpr std::int64_t interval = second / 4;
 
@@ -43,7 +48,7 @@ class Watch {
   std::int64_t timeout_ = 0;
   std::int64_t last_ = 0;
   unsigned polls_ = 0;
-  std::vector<std::uint64_t> gone_;
+  std::vector<Gone> gone_;
 };
 
 }  // namespace gpuar

@@ -122,6 +122,15 @@ constexpr MessageHeader abort_record(const CommId& comm, std::uint32_t rank,
                                      std::uint64_t process) {
   return note(comm, rank, Note::gave_up, process, 0);
 }
+// As an abort record, to a process of which nothing can be taken any more: what was sent to its
+// sender will not be fetched.
+constexpr MessageHeader parting_record(const CommId& comm, std::uint32_t rank,
+                                       std::uint64_t process) {
+  return note(comm, rank, Note::gave_up, process, 1);
+}
+constexpr bool is_parting(const MessageHeader& abort_record) {
+  return abort_record.message == 1;
+}
 constexpr std::uint64_t sender_of(const MessageHeader& abort_record) {
   return value_of(abort_record);
 }
@@ -169,6 +178,11 @@ struct TransportOp {
 //   void   cancel(TransportOp&);                        done() follows, from progress()
 //   void   lose(Peer);                                  it is gone: send() refuses from now on, and
 //                                                       `done` of what is under way may never come
+//   void   attach(Peer);                                a fetch() of what it sent is to come
+//   void   mark_broken(Peer);                           an operation with it ended as
+//   `unreachable`,
+//                                                       here or there
+//   void   renew(Peer);                                 send() reaches it again, if it lives
 //   unsigned progress();                                number of events
 //
 // All of them return without waiting; `done` and `arrived` are called from progress(), `arrived`

@@ -57,22 +57,21 @@ UcxTransport::Peer UcxTransport::connect(const void* address, std::size_t bytes,
 
 // UCX's peer error mode finds broken connections. It would take shared memory away, so processes of
 // this host are without it (the core sees for itself whether they are there); and InfiniBand's
-// rendezvous, so it is for TCP alone.
+// rendezvous, so it is for TCP alone. The handler is for all: without one, a transfer that fails
+// (the memory of a process that has just died cannot be read) is the end of this process too.
 Status UcxTransport::make_endpoint(Process& peer) {
   if (peer.lost) return Status::unreachable;
   ucp_ep_params_t params = {};
-  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.address = reinterpret_cast<const ucp_address_t*>(peer.address.data());
-  params.err_mode = UCP_ERR_HANDLING_MODE_NONE;
   peer.watched = only_tcp_ && peer.where == Where::elsewhere;
-  if (peer.watched) {
-    params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
-    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-    params.err_handler.arg = &peer;
-    params.err_handler.cb = [](void* process, ucp_ep_h, ucs_status_t) {
-      static_cast<Process*>(process)->failed = true;
-    };
-  }
+  params.err_mode = peer.watched ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
+  params.err_handler.arg = &peer;
+  params.err_handler.cb = [](void* process, ucp_ep_h endpoint, ucs_status_t) {
+    auto* const broken = static_cast<Process*>(process);
+    if (broken->endpoint == endpoint) broken->broken = true;
+  };
   const ucs_status_t status = ucp_ep_create(worker_, &params, &peer.endpoint);
   if (status != UCS_OK) {
     peer.endpoint = nullptr;
@@ -87,13 +86,23 @@ Status UcxTransport::make_endpoint(Process& peer) {
   return Status::ok;
 }
 
-// An endpoint that UCX does not watch cannot be closed without its peer: the worker ends it.
 void UcxTransport::lose(Peer peer) {
   if (peer->lost) return;
   peer->lost = true;
   peer->has_mailbox = false;
-  ucp_ep* const endpoint = std::exchange(peer->endpoint, nullptr);
-  if (endpoint == nullptr || !peer->watched) return;
+  drop_endpoint(*peer);
+}
+
+void UcxTransport::renew(Peer peer) {
+  if (!peer->broken || peer->lost) return;
+  peer->broken = false;
+  drop_endpoint(*peer);
+}
+
+// An endpoint that UCX does not watch cannot be closed without its peer: the worker ends it.
+void UcxTransport::drop_endpoint(Process& peer) {
+  ucp_ep* const endpoint = std::exchange(peer.endpoint, nullptr);
+  if (endpoint == nullptr || !peer.watched) return;
   ucp_request_param_t param = {};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;

@@ -19,6 +19,13 @@ struct Starting {
   ucs_status_t status = UCS_INPROGRESS;
 };
 
+// How a transfer that had begun ended. If badly, for whatever reason, then nobody knows what the
+// other side has, and whether it still waits.
+Status ended(ucs_status_t ucx) {
+  const Status status = translate(ucx);
+  return status == Status::failed ? Status::unreachable : status;
+}
+
 void complete(void* request, ucs_status_t status, void* user_data) {
   auto* const op = static_cast<TransportOp*>(user_data);
   if (op->request != request) {
@@ -27,7 +34,7 @@ void complete(void* request, ucs_status_t status, void* user_data) {
   }
   op->request = nullptr;
   ucp_request_free(request);
-  op->done(op, translate(status));
+  op->done(op, ended(status));
 }
 
 void complete_fetch(void* request, ucs_status_t status, std::size_t, void* user_data) {
@@ -44,7 +51,7 @@ Status outcome(TransportOp& op, ucs_status_ptr_t request, const Starting& starti
     ucp_request_free(request);
   }
   op.request = nullptr;
-  if (UCS_PTR_IS_PTR(request)) return translate(starting.status);
+  if (UCS_PTR_IS_PTR(request)) return ended(starting.status);
   return translate(UCS_PTR_RAW_STATUS(request));
 }
 

@@ -56,8 +56,8 @@ class UcxTransport {
     std::uint8_t short_sends = 0;  // up to the one with which a mailbox is offered
     std::vector<std::byte> offer;
     void* closing = nullptr;
-    bool watched = false;  // by UCX: `failed` is set when the connection breaks
-    bool failed = false;
+    bool watched = false;  // by UCX: the connection is found broken when it breaks
+    bool broken = false;
     bool lost = false;
   };
   using Peer = Process*;
@@ -135,10 +135,21 @@ class UcxTransport {
 
   // The process is gone, or given up: nothing is sent to it any more. Where UCX watches the
   // connection it is cut, and what is under way ends from within progress(); elsewhere it never
-  // ends. Whether a connection is found broken is up to the network: of a process on this host, of
-  // one that InfiniBand reaches, and of one that nothing was sent to, it never is.
+  // ends. Whether a connection is found broken is up to the network: of a process on this host, and
+  // of one that InfiniBand reaches, only when something under way fails; of one that nothing was
+  // sent to, never.
   void lose(Peer peer);
-  static bool is_broken(Peer peer) { return peer->failed; }
+  // Makes the endpoint, if there is none and it can be had: UCX answers a rendezvous through one of
+  // its own otherwise, and should that break, it frees what later messages still name.
+  void attach(Peer peer) {
+    if (peer->endpoint == nullptr) [[unlikely]]
+      static_cast<void>(make_endpoint(*peer));
+  }
+  static bool is_broken(Peer peer) { return peer->broken; }
+  // What was under way with the process ended badly, here or there.
+  static void mark_broken(Peer peer) { peer->broken = true; }
+  // Gives a broken connection up: the next send makes another one.
+  void renew(Peer peer);
 
   // Progresses until all eager data has left this process, at most `seconds`.
   Status flush(double seconds);
@@ -187,6 +198,7 @@ class UcxTransport {
   Status make_worker(std::string& why);
   Status prepare_worker(const UcxOptions& options, std::string& why);
   Status make_endpoint(Process& peer);
+  static void drop_endpoint(Process& peer);
   Status send_from(MemoryKind kind, Peer peer, TransportOp& op, const void* data,
                    std::size_t bytes);
   void close_endpoints();

@@ -66,6 +66,9 @@ class Engine {
   // is under way with it is waited for no longer.
   void lose(Comm& comm, Rank rank, const Sentence& what);
 
+  // As lose(), where the member may live and is told.
+  void part(Comm& comm, Rank rank, const Sentence& what);
+
   // Ends the connection to a member that has to be given up, where the transport can: what is under
   // way with it then ends.
   void cut_off(Comm& comm, Rank rank);
@@ -237,10 +240,12 @@ class Engine {
   static void report(Comm& comm, const Sentence& what);
   void fail(Comm& comm, Status status, const Sentence& what);
   void fail_here(Comm& comm, Status status, const Sentence& what);
+  void fail_with(Comm& comm, Rank rank, Status status, const Sentence& what);
   void fail_run(Run& run, Status status);
   void announce_abort(Comm& comm);
   void disown(Run& run, Rank rank);
   void send_note(Comm& comm, Rank rank, const MessageHeader& note);
+  static void* find_peer(Comm& comm, Rank rank);
   void* peer_of(Comm& comm, Rank rank);
 
   Transport& transport_;

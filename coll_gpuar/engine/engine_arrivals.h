@@ -52,6 +52,10 @@ bool Engine<T>::is_from_member(const Comm& comm, const MessageHeader& abort_reco
 template <class T>
 void Engine<T>::give_up_with(Comm& comm, const MessageHeader& abort_record) {
   if (!is_from_member(comm, abort_record)) return;
+  if (is_parting(abort_record)) {
+    if (void* peer = find_peer(comm, static_cast<Rank>(abort_record.source)))
+      transport_.mark_broken(static_cast<typename T::Peer>(peer));
+  }
   fail_here(comm, Status::aborted,
             {"rank ", abort_record.source, " gave up; its own message says why"});
 }
@@ -207,6 +211,8 @@ Taken Engine<T>::accept_rendezvous(Run& run, Lane& lane, std::uint32_t index,
     fail(*run.comm, Status::no_memory, "no memory to receive a message");
     return Taken::consumed;
   }
+  if (void* const peer = find_peer(*run.comm, step.peer))
+    transport_.attach(static_cast<typename T::Peer>(peer));
   const Status status =
       run.device.carry == Carry::on_device
           ? staging_.fetch(*cuda_, arrival, *op, target, arrival.bytes, memory_of(run, step.target))
@@ -220,7 +226,7 @@ Taken Engine<T>::accept_rendezvous(Run& run, Lane& lane, std::uint32_t index,
   if (status == Status::ok) {
     complete(run, lane, index);
   } else {
-    fail(*run.comm, status, {"cannot receive from rank ", step.peer});
+    fail_with(*run.comm, step.peer, status, {"cannot receive from rank ", step.peer});
   }
   return Taken::held;
 }

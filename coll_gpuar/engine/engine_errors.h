@@ -65,10 +65,13 @@ void Engine<T>::on_done(TransportOp* transport_op, Status status) {
   if (run->status != Status::ok) {
     if (run->in_flight == 0) engine.finish(*run);
   } else if (status != Status::ok) {
-    engine.fail(*run->comm, status,
-                device ? Sentence("work on the device failed")
-                       : Sentence("transfer with rank ", step_of(*run, step).peer, " failed"));
-    if (run->active && run->in_flight == 0) engine.finish(*run);
+    if (device) {
+      engine.fail(*run->comm, status, "work on the device failed");
+    } else {
+      const Rank peer = step_of(*run, step).peer;
+      engine.fail_with(*run->comm, peer, status, {"transfer with rank ", peer, " failed"});
+    }
+    if (run->active && run->status != Status::ok && run->in_flight == 0) engine.finish(*run);
   } else {
     if (!lane) {
       engine.stage_done(*run);
@@ -93,6 +96,15 @@ void Engine<T>::report(Comm& comm, const Sentence& what) try {
   if (comm.log) comm.log(comm, std::string(what.text()));
 } catch (const std::bad_alloc&) {
   // It fails all the same, and says nothing.
+}
+
+// As fail(), for what happened with another rank. If that cannot be reached, whoever watches finds
+// out why, and ends all that waits for it.
+template <class T>
+void Engine<T>::fail_with(Comm& comm, Rank rank, Status status, const Sentence& what) {
+  void* const peer = find_peer(comm, rank);
+  if (status != Status::unreachable || !comm.watched || !peer) return fail(comm, status, what);
+  transport_.mark_broken(static_cast<typename T::Peer>(peer));
 }
 
 // As fail(), where another rank has told all members.
@@ -139,8 +151,7 @@ void Engine<T>::announce_abort(Comm& comm) {
 // What cannot be sent is lost: a note is news, and nothing waits for it.
 template <class T>
 void Engine<T>::send_note(Comm& comm, Rank rank, const MessageHeader& note) {
-  void* peer = comm.peers[static_cast<std::size_t>(rank)];
-  if (!peer) peer = comm.resolve(comm, rank);
+  void* const peer = find_peer(comm, rank);
   if (!peer) return;
   Op* op = ops_.take();
   if (!op) return;
@@ -154,11 +165,18 @@ void Engine<T>::send_note(Comm& comm, Rank rank, const MessageHeader& note) {
   }
 }
 
+// nullptr if nobody knows how to reach it.
+template <class T>
+void* Engine<T>::find_peer(Comm& comm, Rank rank) {
+  void*& peer = comm.peers[static_cast<std::size_t>(rank)];
+  if (!peer) peer = comm.resolve(comm, rank);
+  return peer;
+}
+
 // nullptr after a failure.
 template <class T>
 void* Engine<T>::peer_of(Comm& comm, Rank rank) {
-  void*& peer = comm.peers[static_cast<std::size_t>(rank)];
-  if (!peer) peer = comm.resolve(comm, rank);
+  void* const peer = find_peer(comm, rank);
   if (!peer) fail(comm, Status::unreachable, {"rank ", rank, " has no address"});
   return peer;
 }

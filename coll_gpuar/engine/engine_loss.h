@@ -14,11 +14,18 @@ template <class T>
 void Engine<T>::lose(Comm& comm, Rank rank, const Sentence& what) {
   const bool news = comm.status == Status::ok;
   fail_here(comm, Status::unreachable, what);
-  void*& peer = comm.peers[static_cast<std::size_t>(rank)];
-  if (!peer) peer = comm.resolve(comm, rank);
-  if (peer) transport_.lose(static_cast<typename T::Peer>(peer));
+  if (void* peer = find_peer(comm, rank)) transport_.lose(static_cast<typename T::Peer>(peer));
   if (news) announce_abort(comm);
   for_each_call(comm, [&](Run& run) { disown(run, rank); });
+}
+
+template <class T>
+void Engine<T>::part(Comm& comm, Rank rank, const Sentence& what) {
+  if (void* peer = find_peer(comm, rank)) transport_.renew(static_cast<typename T::Peer>(peer));
+  send_note(comm, rank,
+            parting_record(comm.id, static_cast<std::uint32_t>(comm.rank),
+                           comm.processes[static_cast<std::size_t>(comm.rank)]));
+  lose(comm, rank, what);
 }
 
 template <class T>

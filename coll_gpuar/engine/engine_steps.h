@@ -189,7 +189,7 @@ void Engine<T>::execute_send(Run& run, Lane& lane, std::uint32_t index) {
   if (status == Status::in_progress) return track(run, op);
   give_op(op);
   if (status == Status::ok) return complete(run, lane, index);
-  fail(*run.comm, status, {"cannot send to rank ", step.peer});
+  fail_with(*run.comm, step.peer, status, {"cannot send to rank ", step.peer});
 }
 
 template <class T>

@@ -215,6 +215,7 @@ struct Comm {
   void* (*resolve)(Comm& comm, Rank rank) = nullptr;  // nullptr: unreachable
   void (*log)(Comm& comm, const std::string& line) = nullptr;
   void (*take_note)(Comm& comm, const MessageHeader& note) = nullptr;  // about calls
+  bool watched = false;  // somebody looks for members that are gone, and calls Engine::lose
 
   std::unique_ptr<Journal> journal;  // if a report is to be written, or a trace
   std::uint32_t traced_as = 0;       // its number in the trace

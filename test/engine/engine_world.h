@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -104,7 +105,12 @@ class WorldTransport {
   void release(const Arrival& arrival) { transport_.release(arrival); }
   void cancel(TransportOp& op) { transport_.cancel(op); }
   void lose(Peer peer) { transport_.lose(peer->rank_); }
+  void attach(Peer) {}
+  void mark_broken(Peer peer) { broken.insert(peer->rank_); }
+  void renew(Peer peer) { broken.erase(peer->rank_); }
   unsigned progress() { return transport_.progress(); }
+
+  std::set<std::uint32_t> broken;  // marked so
 
  private:
   MemoryTransport& transport_;

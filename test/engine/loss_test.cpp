@@ -104,6 +104,37 @@ TEST_CASE("after a loss nothing is sent to the lost, and its communicator stays 
   CHECK(later.status != 0);
 }
 
+TEST_CASE("a member that is given up though it lives is told, and gives this one up",
+          "[engine][loss]") {
+  CallOptions options;
+  options.algorithm = find_algorithm("ring");
+  options.count = 50;
+  Death death(3, options, MessageKind::call, 1);
+  death.world.engine(0).part(death.world.comm(0), 2, "the connection broke");
+  CHECK(death.world.drive([&] { return death.call(2).finished == 1; }));
+  CHECK(death.call(2).status != 0);
+  CHECK(death.world.transports[2]->broken.count(0) == 1);
+  CHECK(death.world.transports[1]->broken.empty());
+}
+
+TEST_CASE("an unreachable rank is left to who watches, if somebody does", "[engine][loss]") {
+  CallOptions options;
+  options.algorithm = find_algorithm("ring");
+  options.count = 50;
+  Death death(3, options, MessageKind::call, 1);
+  death.world.comm(0).watched = true;
+  death.world.transports[0]->lose(death.world.transports[1].get());
+  Call later;
+  death.world.bind(0, later, options, MessageKind::call);
+  death.world.engine(0).start(*later.run);
+  death.rounds(50);
+  CHECK(later.finished == 0);
+  CHECK(death.world.transports[0]->broken.count(1) == 1);
+  death.world.engine(0).lose(death.world.comm(0), 1, "it is gone");
+  CHECK(death.world.drive([&] { return later.finished == 1; }));
+  CHECK(later.status != 0);
+}
+
 TEST_CASE("a call that nothing moves stands, and says for whom it waits", "[engine][loss]") {
   CallOptions options;
   options.algorithm = find_algorithm("ring");

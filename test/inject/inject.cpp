@@ -3,17 +3,21 @@
 //   GPUAR_INJECT=N         the N-th fails, from 1; 0: none, they are counted
 //   GPUAR_INJECT_RANK=R    on this rank of MPI_COMM_WORLD alone; without: on all
 //   GPUAR_INJECT_KIND=K    what counts: "memory" (malloc and its like, which operator new uses),
-//                          "ucx" (calls of UCX that may fail), or "all", as without
+//                          "ucx" (calls of UCX that may fail), "cma" (UCX's reads and writes of
+//                          other processes' memory), or "all", as without
 //
-// Whatever the component asks for counts, and nothing that others do: the return address tells.
+// Whatever the component asks for counts, or UCX's transport cma, and nothing that others do: the
+// return address tells.
 // At the end each process prints `INJECTED rank count what left`: how many there were, what failed,
 // and how many blocks of the component's were never freed.
 #include <dlfcn.h>
 #include <link.h>
+#include <sys/uio.h>
 #include <ucp/api/ucp.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -131,6 +135,12 @@ struct Report {
   }
 } report;
 
+// Whether it is UCX's: Open MPI has a transport of the kind, too.
+bool is_cma(const void* caller) {
+  Dl_info info;
+  return dladdr(caller, &info) != 0 && std::strstr(info.dli_fname, "libuct_cma") != nullptr;
+}
+
 template <class Function>
 Function* next(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
@@ -223,5 +233,20 @@ REQUEST_CALL(ucp_ep_close_nbx, (ucp_ep_h endpoint, const ucp_request_param_t* pa
              (endpoint, param))
 REQUEST_CALL(ucp_worker_flush_nbx, (ucp_worker_h worker, const ucp_request_param_t* param),
              (worker, param))
+
+#define MEMORY_CALL(name)                                                                        \
+  ssize_t name(pid_t process, const iovec* local, unsigned long locals, const iovec* remote,     \
+               unsigned long remotes, unsigned long flags) {                                     \
+    using Call =                                                                                 \
+        ssize_t(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long); \
+    static auto* const real = next<Call>(#name);                                                 \
+    if (component_end != 0 && is_cma(CALLER) && fails("cma", #name)) {                           \
+      errno = EPERM;                                                                             \
+      return -1;                                                                                 \
+    }                                                                                            \
+    return real(process, local, locals, remote, remotes, flags);                                 \
+  }
+MEMORY_CALL(process_vm_readv)
+MEMORY_CALL(process_vm_writev)
 
 }  // extern "C"

@@ -1,4 +1,5 @@
-"""One thing at a time fails that gpuar asks for: memory, a call of UCX, a call of CUDA's driver.
+"""One thing at a time fails that gpuar asks for: memory, a call of UCX, a transfer, a call of CUDA's
+driver.
 
 The library test/inject counts what the component asks for and makes the n-th fail, on one rank or on
 all; the program test/mpi/injected uses all that gpuar serves.
@@ -17,6 +18,7 @@ RANKS = 3
 VICTIM = 1
 # How many of them the quick form tries.
 FEW = [("memory", VICTIM, 4), ("memory", None, 2), ("ucx", VICTIM, 3), ("ucx", None, 1)]
+FEW += [("cma", VICTIM, 2), ("cma", None, 1)]
 
 # Calls of the driver that gpuar makes, and how often at least in the program.
 DRIVER = ["cuMemAlloc", "cuMemHostAlloc", "cuMemcpyAsync", "cuStreamCreate", "cuEventCreate"]
@@ -106,10 +108,11 @@ def kept():
 
 
 def baseline():
-    for kind in ("memory", "ucx"):
+    for kind in ("memory", "ucx", "cma"):
         print(f"    {kind}: {counts(kind)}, {kept()} blocks are kept to the end")
     require(min(counts("memory").values()) > 100, "too few: is the component recognised?")
     require(min(counts("ucx").values()) > 100, "too few: are UCX's calls intercepted?")
+    require(min(counts("cma").values()) > 10, "too few: are reads of others' memory intercepted?")
 
 
 def numbers(kind, where, few):
