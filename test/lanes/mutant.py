@@ -18,6 +18,8 @@ def mutant_fallback():
     for lane_name, function in all_lanes().items():
         if not getattr(function, "gpuar", False):
             continue
+        if function.takes_long and not package.long_form:
+            continue
         for name, body in chosen(list(function())):
             yield f"{lane_name}: {name}", lambda body=body: must_fail(body)
 
