@@ -24,12 +24,16 @@ struct Machine {
   Link network{25'000'000, 1'000'000, 1'000, 0};
   std::uint64_t reduce_byte = 40;     // ps; of the result, operands in the cache
   std::uint64_t custom_byte = 1'000;  // ps; by a user-defined operation
-  // A message larger than a quarter of a rank's share of the last-level cache (input, output and
-  // what comes from others lie there too), or than this, comes from memory: each byte moved or
-  // reduced costs more, and forwarding no more than anything else. A segment larger than that does
-  // not stay in the cache between its steps either.
+  // A message larger than this lies in the last-level cache, not in the ranks' own (input, output
+  // and what comes from others have to fit): each byte moved or reduced costs more, and forwarding
+  // no more than anything else.
+  std::uint64_t own_cache_message = 524288;
+  std::uint64_t shared_cache_byte = 18;  // ps, for either
+  // One larger than a quarter of a rank's share of the last-level cache, or than this, comes from
+  // memory, which costs still more. A segment larger than that does not stay in the cache between
+  // its steps either.
   std::uint64_t cached_message = 262144;
-  std::uint64_t cached_segment = 524288;
+  std::uint64_t cached_segment = 1048576;
   std::uint64_t uncached_byte = 30;           // ps, for either
   std::uint64_t oversubscribed = 10'000'000;  // ps, more for each message if ranks share cores
   // Work of a core for a message between hosts that are really one machine: the kernel's for TCP,
@@ -51,8 +55,8 @@ constexpr Machine device_machine() {
   machine.shared_memory = {10'000'000, 8'000'000, 10, 0};
   machine.network = {15'000'000, 8'000'000, 40, 0};
   machine.reduce_byte = 2;
-  machine.cached_message = machine.cached_segment = ~std::uint64_t{0};
-  machine.uncached_byte = 0;
+  machine.own_cache_message = machine.cached_message = machine.cached_segment = ~std::uint64_t{0};
+  machine.shared_cache_byte = machine.uncached_byte = 0;
   machine.moves_by_itself = true;
   machine.ports = port_for_each_rank;
   machine.depth = 4;

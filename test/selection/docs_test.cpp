@@ -37,6 +37,7 @@ TEST_CASE("the documented constants of the cost model are those of the code", "[
   shows_link("network", host.network, devices.network);
   shows("reduced byte", host.reduce_byte, devices.reduce_byte, " ps");
   shows("reduced byte, user-defined", host.custom_byte, devices.custom_byte, " ps");
+  shows("byte in the shared cache", host.shared_cache_byte, devices.shared_cache_byte, " ps");
   shows("uncached byte", host.uncached_byte, devices.uncached_byte, " ps");
   shows("oversubscribed", host.oversubscribed, devices.oversubscribed, " ps");
   shows("segments in flight", host.depth, devices.depth, "");

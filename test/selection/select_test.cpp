@@ -285,7 +285,7 @@ TEST_CASE("a forced algorithm that cannot serve is replaced, and the reason says
 TEST_CASE("explanations name the algorithm, the segments and the time", "[selection]") {
   const CallShape shape = shape_of(places[2], 1 << 26);
   const std::string line = explain(select(shape), shape);
-  const std::string start = "rabenseifner, 128 segments of 524288 bytes, 2 in flight: ";
+  const std::string start = "rabenseifner, 64 segments of 1048576 bytes, 2 in flight: ";
   CHECK(line.find(start + "least predicted time (") == 0);
   CHECK(line.find("; otherwise ") != std::string::npos);
   CHECK(line.find('\n') == std::string::npos);
@@ -361,7 +361,7 @@ TEST_CASE("pipelining: the first segment fills, the others follow at the busiest
   Machine machine;
   machine.network = {0, 0, 1000, 0};
   machine.reduce_byte = 0;
-  machine.uncached_byte = 0;
+  machine.uncached_byte = machine.shared_cache_byte = 0;
   CallShape shape = shape_of({"", 2, hosts(2, 1)}, 8000);
   const auto doubling = [&](std::uint64_t segment_bytes, std::uint32_t depth) {
     const auto algorithm =
@@ -388,7 +388,7 @@ TEST_CASE("a hierarchy takes its part within the nodes and its part across", "[s
   machine.shared_memory = {100, 0, 3, 0};
   machine.network = {5000, 0, 1000, 0};
   machine.reduce_byte = 0;
-  machine.uncached_byte = 0;
+  machine.uncached_byte = machine.shared_cache_byte = 0;
   const CallShape shape = shape_of({"", 8, hosts(2, 4)}, 8000);
   const auto taken = [&](const char* composition, const char* algorithm, std::uint64_t segment) {
     const auto c =
