@@ -77,13 +77,17 @@ Status UcxTransport::make_endpoint(Process& peer) {
     peer.endpoint = nullptr;
     return translate(status);
   }
-  peer.eager_limit = eager_limit_ != 0 ? eager_limit_ : default_eager_limit;
-  try {
-    if (eager_limit_ == 0 && tcp_only(describe(&peer))) peer.eager_limit = tcp_eager_limit;
-  } catch (const std::bad_alloc&) {
-    // Another limit serves too.
-  }
+  peer.eager_limit = eager_limit_ != 0 ? eager_limit_ : eager_limit_to(peer);
   return Status::ok;
+}
+
+std::size_t UcxTransport::eager_limit_to(Process& peer) const try {
+  const std::string by = describe(&peer);
+  if (tcp_only(by)) return tcp_eager_limit;
+  const bool by_fragments = by.starts_with("sysv/") || by.starts_with("posix/");
+  return by_fragments && has_wide_fragments_ ? fragment_bytes : default_eager_limit;
+} catch (const std::bad_alloc&) {
+  return default_eager_limit;
 }
 
 void UcxTransport::lose(Peer peer) {

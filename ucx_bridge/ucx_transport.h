@@ -62,22 +62,27 @@ class UcxTransport {
   };
   using Peer = Process*;
 
-  // Where eager and rendezvous meet. Half a round trip in µs between two processes on two cores,
-  // UCX 1.13 over sysv and cma, the eager receiver copying:
+  // Where eager and rendezvous meet. Half a round trip in µs between two processes on two cores
+  // that share no cache, UCX 1.13 over sysv and cma, the eager receiver copying:
   //
   //   KiB          1     2     4     6     8     12    16    32    64    128   256   512   1024
   //   eager        0.65  0.85  1.09  1.47  1.74  2.44  2.90  5.06  8.39  14.5  26.1  54.0  > 150
   //   rendezvous   1.40  1.50  1.57  1.72  1.71  1.87  2.02  2.87  4.03  6.34  11.0  22.6  76.2
   //
-  // A fragment carries 8 KiB; longer eager messages are put together in a block that UCX allocates.
-  // On cores that share a cache, a whole allreduce of 2 ranks by recursive doubling, in µs:
+  // 8 KiB is also what one fragment carries; longer eager messages are put together in a block that
+  // UCX allocates. All eager data from about 100 bytes on can be held, so it need not be copied.
+  static constexpr std::size_t default_eager_limit = std::size_t{8} << 10;
+
+  // The same through shared memory with fragments that are as long as UCX can make them (it counts
+  // their bytes with 16 bits). The sender copies, the receiver reduces from where the data lies,
+  // and no system call finds the pages of the other process. A whole allreduce of 2 ranks on cores
+  // that share a cache, by recursive doubling, in µs:
   //
-  //   KiB          8     12    16    24    32    48    64
-  //   eager        1.4   2.4   3.0   4.2   5.3   7.6   10.4
-  //   rendezvous         4.5   4.5   5.3   6.0   7.6   9.2
-  //
-  // All eager data from about 100 bytes on can be held, so it need not be copied.
-  static constexpr std::size_t default_eager_limit = std::size_t{24} << 10;
+  //   KiB                             16    32    60    128   256   512   1024  2048  4096
+  //   one fragment, or pieces of it   1.6   2.3   4.1   8.8   17.9  37    76    168   447
+  //   fragments of 8 KiB              2.9   5.3   7.8   15.6  31.7
+  //   rendezvous                      4.5   6.0   8.8   15.9  31.5  65    128   275   690
+  static constexpr std::size_t fragment_bytes = std::size_t{62} << 10;
 
   // The same to a process that only TCP reaches: a rendezvous costs a round trip more there.
   //
@@ -200,10 +205,12 @@ class UcxTransport {
 
   Status make_context(const UcxOptions& options, std::string& why);
   void use_net_devices(ucp_config* config, const std::string& devices);
+  void widen_fragments(ucp_config* config);
   void ask_memory_types();
   Status make_worker(std::string& why);
   Status prepare_worker(const UcxOptions& options, std::string& why);
   Status make_endpoint(Process& peer);
+  [[nodiscard]] std::size_t eager_limit_to(Process& peer) const;
   static void drop_endpoint(Process& peer);
   Status send_from(MemoryKind kind, Peer peer, TransportOp& op, const void* data,
                    std::size_t bytes);
@@ -236,6 +243,7 @@ class UcxTransport {
   Mailboxes mail_;
   unsigned carried_ = 0;   // a bit for each MemoryKind
   bool only_tcp_ = false;  // no other network is open
+  bool has_wide_fragments_ = false;
   int event_fd_ = -1;
   pid_t owner_ = 0;  // the process that opened it
   bool closing_ = false;

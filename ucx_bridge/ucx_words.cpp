@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <string_view>
 
@@ -60,17 +61,30 @@ std::string setting(const ucp_config* config, const std::string& name) {
   return value;
 }
 
-// Whether a UCX_TLS such as "rc,cuda" lets UCX use InfiniBand devices.
-bool admits_infiniband(std::string_view transports) {
-  if (transports.starts_with("^")) return true;
-  for (std::size_t begin = 0; begin < transports.size();) {
-    const std::size_t end = std::min(transports.find(',', begin), transports.size());
-    const std::string_view name = transports.substr(begin, end - begin);
-    for (const char* const kind : {"all", "ib", "rc", "ud", "dc"})
-      if (name.starts_with(kind)) return true;
+// Whether a name in a list such as "rc,cuda" starts with one of those.
+bool names_any(std::string_view list, std::initializer_list<const char*> starts) {
+  for (std::size_t begin = 0; begin < list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const std::string_view name = list.substr(begin, end - begin);
+    for (const char* const start : starts)
+      if (name.starts_with(start)) return true;
     begin = end + 1;
   }
   return false;
+}
+
+// Whether a UCX_TLS lets UCX use InfiniBand devices.
+bool admits_infiniband(std::string_view transports) {
+  return transports.starts_with("^") || names_any(transports, {"all", "ib", "rc", "ud", "dc"});
+}
+
+// Whether it lets UCX use shared memory.
+bool admits_shared_memory(std::string_view transports) {
+  if (!transports.starts_with("^"))
+    return names_any(transports, {"all", "sm", "shm", "mm", "posix", "sysv", "xpmem"});
+  transports.remove_prefix(1);
+  return !names_any(transports, {"all", "sm", "shm", "mm"}) &&
+         !(names_any(transports, {"posix"}) && names_any(transports, {"sysv"}));
 }
 
 }  // namespace
@@ -78,6 +92,12 @@ bool admits_infiniband(std::string_view transports) {
 bool leaves_net_devices(const ucp_config* config) {
   return setting(config, "UCX_NET_DEVICES") == "all" &&
          admits_infiniband(setting(config, "UCX_TLS"));
+}
+
+bool leaves_shared_memory(const ucp_config* config) {
+  for (const char* const name : {"UCX_MM_SEG_SIZE", "UCX_SYSV_SEG_SIZE", "UCX_POSIX_SEG_SIZE"})
+    if (std::getenv(name) != nullptr) return false;
+  return admits_shared_memory(setting(config, "UCX_TLS"));
 }
 
 // "#    resource 6  :  md 4  dev 5  flags -- rc_mlx5/mlx5_0:1"

@@ -44,6 +44,7 @@ Status UcxTransport::make_context(const UcxOptions& options, std::string& why) {
   if (status != UCS_OK)
     return explain(why, "UCX rejects its settings, check the UCX_* environment", status);
   use_net_devices(config, options.net_devices);
+  widen_fragments(config);
   ucp_params_t params = {};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_AM;
@@ -63,6 +64,18 @@ Status UcxTransport::make_context(const UcxOptions& options, std::string& why) {
 void UcxTransport::use_net_devices(ucp_config* config, const std::string& devices) {
   uses_net_devices_ = !devices.empty() && leaves_net_devices(config) &&
                       ucp_config_modify(config, "NET_DEVICES", devices.c_str()) == UCS_OK;
+}
+
+// A fragment of shared memory is reduced from where it lies; of UCX's own 8 KiB, a longer message
+// has to be put together first. Of the buffers for them as many as take the 4 MiB that UCX's own
+// do.
+void UcxTransport::widen_fragments(ucp_config* config) {
+  constexpr std::size_t header_bytes = 256;
+  const std::string bytes = std::to_string(fragment_bytes + header_bytes);
+  has_wide_fragments_ = leaves_shared_memory(config) &&
+                        ucp_config_modify(config, "MM_SEG_SIZE", bytes.c_str()) == UCS_OK &&
+                        ucp_config_modify(config, "MM_FIFO_SIZE", "64") == UCS_OK &&
+      ucp_config_modify(config, "MM_RX_BUFS_GROW", "64") == UCS_OK;
 }
 
 void UcxTransport::ask_memory_types() {

@@ -62,7 +62,8 @@ struct Schedule {
 };
 
 // The half-open range of elements that chunk `index` of `chunks` covers, of `count` elements.
-// The first count % chunks chunks are one element longer. Zero-length chunks are legal.
+// What is left of an even division is spread evenly, so that spans of many chunks differ by one
+// element, too. Zero-length chunks are legal.
 struct ElementRange {
   std::size_t first = 0;
   std::size_t count = 0;
@@ -70,9 +71,9 @@ struct ElementRange {
 
 constexpr ElementRange chunk_range(std::size_t count, std::size_t chunks, std::size_t index) {
   const std::size_t base = count / chunks;
-  const std::size_t longer = count % chunks;
-  const std::size_t first = index * base + (index < longer ? index : longer);
-  return {first, base + (index < longer ? 1 : 0)};
+  const std::size_t left = count % chunks;
+  const auto begin = [=](std::size_t i) { return i * base + i * left / chunks; };
+  return {begin(index), begin(index + 1) - begin(index)};
 }
 
 // The elements of a span of chunks.

@@ -7,26 +7,27 @@
 namespace gpuar {
 
 // One message takes latency from one rank to the other, and occupies either end for `message`
-// plus `byte` for each byte. Bytes that the sender itself has just received or reduced cost
-// `forwarded` more: in shared memory they lie in its own cache and are fetched from there, while an
-// input that nobody has touched is shared by all caches.
+// plus `byte` for each byte. One of more than `fragment` bytes is not sent at once: its receiver
+// has to reach into the sender's memory, which costs `rendezvous`, and `rendezvous_byte` for each
+// byte, more.
 struct Link {
-  std::uint64_t latency;    // ps
-  std::uint64_t message;    // ps
-  std::uint64_t byte;       // ps
-  std::uint64_t forwarded;  // ps
+  std::uint64_t latency;  // ps
+  std::uint64_t message;  // ps
+  std::uint64_t byte;     // ps
+  std::uint64_t fragment = ~std::uint64_t{0};
+  std::uint64_t rendezvous = 0;       // ps
+  std::uint64_t rendezvous_byte = 0;  // ps
 };
 
 constexpr std::uint32_t port_for_each_rank = ~std::uint32_t{0};
 
 struct Machine {
-  Link shared_memory{1'200'000, 300'000, 60, 100};
-  Link network{25'000'000, 1'000'000, 1'000, 0};
+  Link shared_memory{900'000, 300'000, 30, 63488, 2'200'000, 40};
+  Link network{25'000'000, 1'000'000, 1'000};
   std::uint64_t reduce_byte = 40;     // ps; of the result, operands in the cache
   std::uint64_t custom_byte = 1'000;  // ps; by a user-defined operation
   // A message larger than this lies in the last-level cache, not in the ranks' own (input, output
-  // and what comes from others have to fit): each byte moved or reduced costs more, and forwarding
-  // no more than anything else.
+  // and what comes from others have to fit): each byte moved or reduced costs more.
   std::uint64_t own_cache_message = 524288;
   std::uint64_t shared_cache_byte = 18;  // ps, for either
   // One larger than a quarter of a rank's share of the last-level cache, or than this, comes from
@@ -52,8 +53,8 @@ struct Machine {
 // yet.
 constexpr Machine device_machine() {
   Machine machine;
-  machine.shared_memory = {10'000'000, 8'000'000, 10, 0};
-  machine.network = {15'000'000, 8'000'000, 40, 0};
+  machine.shared_memory = {10'000'000, 8'000'000, 10};
+  machine.network = {15'000'000, 8'000'000, 40};
   machine.reduce_byte = 2;
   machine.own_cache_message = machine.cached_message = machine.cached_segment = ~std::uint64_t{0};
   machine.shared_cache_byte = machine.uncached_byte = 0;

@@ -30,23 +30,27 @@ struct SegmentTime {
   }
 };
 
-void add(SegmentTime& time, const Cost& cost, const Link& link, Where where, std::uint64_t bytes,
-         const CallShape& shape, const Machine& machine) {
+// The link as messages of so many bytes find it.
+Link for_messages_of(std::uint64_t bytes, Link link) {
+  if (bytes <= link.fragment) return link;
+  link.message = plus(link.message, link.rendezvous);
+  link.byte = plus(link.byte, link.rendezvous_byte);
+  return link;
+}
+
+void add(SegmentTime& time, const Cost& cost, const Link& any_link, Where where,
+         std::uint64_t bytes, const CallShape& shape, const Machine& machine) {
   if (cost.rounds == 0) return;
   const std::uint64_t reduce_byte = reduce_rate(shape, bytes, machine);
   const std::uint64_t element = element_of(shape);
   const std::uint64_t unit = times(divide_up(divide_up(bytes, element), cost.parts), element);
+  const Link link =
+      for_messages_of(times(cost.wire, unit) / std::max<std::uint64_t>(cost.messages, 1), any_link);
 
   const std::uint64_t messages = times(cost.messages, link.message);
   const std::uint64_t reduction = times(times(cost.reduced, unit), reduce_byte);
-  // All rounds but the first send what was just received or reduced.
-  const auto on_the_wire = [&](std::uint64_t units) {
-    const std::uint64_t bytes_sent = times(units, unit);
-    const std::uint64_t forwarded = times(bytes_sent / cost.rounds, cost.rounds - 1);
-    return plus(times(bytes_sent, link.byte), times(forwarded, link.forwarded));
-  };
-  const std::uint64_t wire = on_the_wire(cost.wire);
-  const std::uint64_t sending = on_the_wire(cost.sent);
+  const std::uint64_t wire = times(times(cost.wire, unit), link.byte);
+  const std::uint64_t sending = times(times(cost.sent, unit), link.byte);
 
   time.all =
       plus(time.all, plus(plus(times(cost.rounds, link.latency), messages), plus(wire, reduction)));
@@ -72,8 +76,9 @@ ComposedCost cost_of(const Choice& choice, const CallShape& shape) {
 std::uint64_t predict(const Choice& choice, const CallShape& shape, const Machine& machine) {
   const ComposedCost cost = cost_of(choice, shape);
   const std::uint64_t bytes = std::min(choice.segment_bytes, shape.bytes);
-  const std::uint64_t segments =
-      std::max<std::uint64_t>(divide_up(shape.bytes, choice.segment_bytes), 1);
+  const std::uint64_t divisor = std::max<std::uint64_t>(bytes, 1);
+  const std::uint64_t whole = std::max<std::uint64_t>(shape.bytes / divisor, 1);
+  const std::uint64_t rest = shape.bytes % divisor;  // a last, shorter segment
   const auto with = [&](Where across) {
     SegmentTime time;
     add(time, cost.within, link_of(Where::shared_memory, 1, shape, bytes, machine),
@@ -81,7 +86,9 @@ std::uint64_t predict(const Choice& choice, const CallShape& shape, const Machin
     add(time, cost.across, link_of(across, cost.talkers, shape, bytes, machine), across, bytes,
         shape, machine);
     const std::uint64_t interval = std::max(time.busiest(), divide_up(time.all, choice.depth));
-    return plus(time.all, times(segments - 1, interval));
+    const std::uint64_t last =
+        rest == 0 ? 0 : plus(time.messages, times(interval - time.messages, rest) / divisor);
+    return plus(time.all, plus(times(whole - 1, interval), last));
   };
   if (shape.layout.hosts < 2) return with(Where::shared_memory);
   const bool mixed = choice.composition == flat && shape.layout.max_ranks_per_host > 1;

@@ -11,15 +11,11 @@ bool from_memory(const CallShape& shape, const Machine& machine) {
   return shape.bytes > std::max(machine.cached_message, shape.layout.cache_per_rank / 4);
 }
 
-bool beyond_own_cache(const CallShape& shape, const Machine& machine) {
-  return shape.bytes > machine.own_cache_message || from_memory(shape, machine);
-}
-
 std::uint64_t uncached(const CallShape& shape, std::uint64_t segment_bytes,
                        const Machine& machine) {
-  const std::uint64_t lies = from_memory(shape, machine)        ? machine.uncached_byte
-                             : beyond_own_cache(shape, machine) ? machine.shared_cache_byte
-                                                                : 0;
+  const std::uint64_t lies = from_memory(shape, machine)               ? machine.uncached_byte
+                             : shape.bytes > machine.own_cache_message ? machine.shared_cache_byte
+                                                                       : 0;
   return lies + (segment_bytes > machine.cached_segment ? machine.uncached_byte : 0);
 }
 
@@ -29,9 +25,14 @@ Link rated(Link link, std::uint64_t sharers, const CallShape& shape, std::uint64
            const Machine& machine) {
   link.byte = plus(times(link.byte, std::max<std::uint64_t>(sharers, 1)),
                    uncached(shape, segment_bytes, machine));
-  if (beyond_own_cache(shape, machine)) link.forwarded = 0;
   if (shape.layout.oversubscribed) link.latency = plus(link.latency, machine.oversubscribed);
   return link;
+}
+
+std::uint64_t occupies(const Link& link, std::uint64_t bytes) {
+  const std::uint64_t copied = plus(link.message, times(bytes, link.byte));
+  if (bytes <= link.fragment) return copied;
+  return plus(copied, plus(link.rendezvous, times(bytes, link.rendezvous_byte)));
 }
 
 std::uint64_t reduce_rate(const CallShape& shape, std::uint64_t segment_bytes,

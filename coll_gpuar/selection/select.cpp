@@ -12,8 +12,9 @@ namespace gpuar {
 namespace {
 
 constexpr std::array<std::uint32_t, 5> radices{2, 4, 8, 16, 32};
-constexpr std::uint64_t smallest_segment = 16384;
-constexpr std::uint64_t largest_segment = 4194304;
+// 60 KiB times powers of two: what a fragment of shared memory takes, and room for uneven parts.
+constexpr std::uint64_t smallest_segment = 30720;
+constexpr std::uint64_t largest_segment = 3932160;
 
 // What is chosen before radix and segments.
 struct Way {

@@ -194,11 +194,9 @@ class Walk {
     }
   }
 
-  // At either end of a message. What was just received or reduced lies in the sender's cache.
+  // At either end of a message.
   [[nodiscard]] Time at_end(const Event& event, const Link& link) const {
-    const Time byte =
-        link.byte + (step_of(event).source.place == Place::input ? 0 : link.forwarded);
-    return link.message + bytes_of(event) * byte;
+    return occupies(link, bytes_of(event));
   }
 
   // At a port, on behalf of all ranks that share it and are not walked.

@@ -31,9 +31,15 @@ TEST_CASE("the documented constants of the cost model are those of the code", "[
     shows((name + ": message").c_str(), here.message, there.message, " ps");
     shows((name + ": byte").c_str(), here.byte, there.byte, " ps");
   };
+  const Link& memory = host.shared_memory;
+  for (const auto& [name, value] :
+       {std::pair("fragment", memory.fragment), std::pair("rendezvous", memory.rendezvous),
+        std::pair("rendezvous byte", memory.rendezvous_byte)}) {
+    const std::string row = std::string("| shared memory: ") + name + " | " + thousands(value);
+    INFO(row);
+    CHECK(page.find(row) != std::string::npos);
+  }
   shows_link("shared memory", host.shared_memory, devices.shared_memory);
-  shows("shared memory: forwarded", host.shared_memory.forwarded, devices.shared_memory.forwarded,
-        " ps");
   shows_link("network", host.network, devices.network);
   shows("reduced byte", host.reduce_byte, devices.reduce_byte, " ps");
   shows("reduced byte, user-defined", host.custom_byte, devices.custom_byte, " ps");
