@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 
 #include "bench/cuda_driver.h"
@@ -18,6 +19,7 @@
 #include "bench/device_buffer.h"
 #include "bench/measure.h"
 #include "bench/nodes.h"
+#include "bench/overlap.h"
 #include "bench/served.h"
 #include "bench/sizes.h"
 #include "bench/usage.h"
@@ -39,7 +41,8 @@ struct Options {
   std::string json;
   bool progress = false;
   bool compare_nodes = false;
-  int node_size = 0;  // 0: ranks that share memory
+  int node_size = 0;                // 0: ranks that share memory
+  std::optional<int> overlap = {};  // calls of MPI_Test within a computation
 };
 
 void declare(CLI::App& app, Options& options) {
@@ -83,6 +86,12 @@ void declare(CLI::App& app, Options& options) {
          "share memory)")
       ->needs(compare)
       ->check(CLI::PositiveNumber);
+  app.add_option("--overlap", options.overlap,
+                 "time nonblocking calls with a computation between start and wait that takes as "
+                 "long as the call, with so many calls of MPI_Test within it, and say how much of "
+                 "the call that hides")
+      ->excludes(compare)
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--json", options.json, "write the results to this file as well");
   app.add_flag("--progress", options.progress,
                "say on stderr which size is being measured (default: if it is a terminal)");
@@ -139,6 +148,30 @@ class Reporter {
                         {"busbw", busbw},
                         {"served_by", served_by},
                         {"verified", true}});  // a wrong result ends the run
+  }
+
+  void head_of_overlap() const {
+    if (!active_) return;
+    fmt::print("# gpuar_bench: {} ranks, {} of {}, {} memory, {} calls of MPI_Test within\n",
+               ranks_, options_.op, options_.type, options_.memory, *options_.overlap);
+    fmt::print("{:>11} {:>11} {:>11} {:>11} {:>8}  {}\n", "bytes", "call us", "compute us",
+               "both us", "hidden", "served by");
+  }
+
+  void add(const bench::Overlap& overlap, bool served_by_gpuar) {
+    if (!active_) return;
+    const char* served_by = served_by_gpuar ? "gpuar" : "other";
+    fmt::print("{:>11} {:>11.2f} {:>11.2f} {:>11.2f} {:>6.0f} %  {}\n", overlap.bytes,
+               overlap.call_us, overlap.compute_us, overlap.both_us, 100 * bench::hidden(overlap),
+               served_by);
+    std::fflush(stdout);
+    results_.push_back({{"bytes", overlap.bytes},
+                        {"call_us", overlap.call_us},
+                        {"compute_us", overlap.compute_us},
+                        {"both_us", overlap.both_us},
+                        {"hidden", bench::hidden(overlap)},
+                        {"served_by", served_by},
+                        {"verified", true}});
   }
 
   void conclude(const std::vector<Sample>& samples) {
@@ -216,6 +249,24 @@ Sample measure(const Part& part, Form form, std::size_t bytes, const Options& op
   return bench::slowest(sample ? &*sample : nullptr);
 }
 
+void run_overlap(const Options& options, const std::vector<std::size_t>& sizes) {
+  int rank = 0, ranks = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  Reporter reporter(options, take_gpu(bench::memory_named(options.memory)), rank, ranks);
+  const auto data = data_for({"all", ranks, MPI_COMM_WORLD}, options,
+                             *std::max_element(sizes.begin(), sizes.end()));
+  const bench::ServedCounter served;
+  reporter.head_of_overlap();
+  for (const std::size_t bytes : sizes) {
+    const auto before = served.calls();
+    const auto overlap =
+        bench::measure_overlap(bytes, *options.overlap, options.effort, *data, MPI_COMM_WORLD);
+    reporter.add(overlap, served.calls() > before);
+  }
+  reporter.write_json();
+}
+
 void run(const Options& options, const std::vector<std::size_t>& sizes) {
   int rank = 0, ranks = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -279,5 +330,7 @@ int main(int argc, char** argv) {
     return bench::usage(app, CLI::ValidationError("--op", error.what()));
   }
 
-  return bench::with_mpi("gpuar_bench", argc, argv, [&] { run(options, sizes); });
+  return bench::with_mpi("gpuar_bench", argc, argv, [&] {
+    options.overlap ? run_overlap(options, sizes) : run(options, sizes);
+  });
 }

@@ -55,6 +55,7 @@ def bench_tools():
         yield f"--memory {kind}, as it is and staged", partial(memory, kind)
     yield "--compare-nodes times nodes, what is between them, and all", compare_nodes
     yield "--compare-nodes on one node", one_node
+    yield "--overlap: a call, a computation as long, and both", overlap
     yield "bench/run", side_by_side
 
 
@@ -117,6 +118,19 @@ def compare_nodes():
     require({row["served_by"] for row in document["results"]} == {"gpuar"}, f"{document}")
     verdicts = [(verdict["form"], verdict["bytes"]) for verdict in document["verdicts"]]
     require(verdicts == shapes, f"verdicts on {verdicts}\n{result.tail()}")
+
+
+def overlap():
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "out.json"
+        result = mpi.served(2, [BENCH, "--sizes", "8K,1M", "--overlap", 5, "--json", file])
+        rows = json.loads(file.read_text())["results"]
+    require([row["bytes"] for row in rows] == [8192, 1 << 20], f"{rows}")
+    for row in rows:
+        require(row["served_by"] == "gpuar" and 0 <= row["hidden"] <= 1, f"{row}")
+        require(0 < row["compute_us"] < 20 * row["call_us"], f"{row}\n{result.tail()}")
+        not_hidden = (row["both_us"] - row["compute_us"]) / row["call_us"]
+        require(row["hidden"] == min(max(1 - not_hidden, 0), 1), f"{row}")
 
 
 def one_node():
