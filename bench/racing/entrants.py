@@ -6,8 +6,9 @@ is fastest at a size."""
 from dataclasses import dataclass, field
 
 from lanes import Skip
+from racing import roots
 from racing.homes import Copies, RootMPICH, RootOpenMPI
-from racing.roots import MPICH, OPEN_MPI, UCC, Root
+from racing.roots import MPICH, OPEN_MPI, UCC
 
 FORMS = ("blocking", "nonblocking", "persistent")
 BLOCKING, OTHERS = FORMS[:1], FORMS[1:]
@@ -202,9 +203,8 @@ def mpich(home):
 
 def stable(log, make):
     """Debian 13: its MPIs, and what it lacks."""
-    root = Root("trixie", OPEN_MPI + MPICH)
     try:
-        root.need(log, make)
+        root = roots.root("trixie", OPEN_MPI + MPICH, log, make)
         found, skipped = open_mpi(RootOpenMPI(root))
         return found + mpich(RootMPICH(root)), skipped
     except Skip as why:
@@ -213,10 +213,8 @@ def stable(log, make):
 
 def testing(log, make):
     """Debian testing, if it has another Open MPI than the stable release."""
-    root = Root("forky", OPEN_MPI + UCC)
     try:
-        root.need(log, make)
-        home = RootOpenMPI(root)
+        home = RootOpenMPI(roots.root("forky", OPEN_MPI + UCC, log, make))
         if home.version.startswith("5."):
             raise Skip(f"it still has {home.version}")
         return open_mpi(home)

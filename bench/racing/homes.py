@@ -5,6 +5,7 @@ import re
 import time
 
 from lanes import BUILD, mpi
+from racing import roots
 from racing.job import Job, Out
 
 RACERS = BUILD / "bench" / "racing"
@@ -97,7 +98,7 @@ class InRoot:
 
     def __init__(self, root, name, libraries):
         self.root = root
-        self.program = root.racer(name, libraries).name
+        self.program = roots.racer(root, name, libraries).name
 
     def job(self, name, setting, matrix, folder):
         bound = [(folder, "/race"), (RACERS, "/racers")]
@@ -120,7 +121,7 @@ class InRoot:
 class RootOpenMPI(InRoot):
     def __init__(self, root):
         super().__init__(root, "openmpi", ["libmpi.so.40", "libopen_mpi.so.40"])
-        listed = root.run("ompi_info", "--parsable")
+        listed = roots.said(root, "ompi_info", "--parsable")
         fields = [line.split(":") for line in listed.splitlines()]
         self.version = next(line[3] for line in fields if line[:3] == ["ompi", "version", "full"])
         self.components = {line[2] for line in fields if line[:2] == ["mca", "coll"]}
@@ -139,7 +140,7 @@ class RootOpenMPI(InRoot):
 class RootMPICH(InRoot):
     def __init__(self, root):
         super().__init__(root, "mpich", ["libmpich.so.12"])
-        self.version = root.run("mpichversion").split("Version:")[1].split()[0]
+        self.version = roots.said(root, "mpichversion").split("Version:")[1].split()[0]
 
     @staticmethod
     def launcher(_setting, matrix):

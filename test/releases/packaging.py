@@ -62,11 +62,11 @@ def lintian(root):
 def use_package(package):
     """Installed, run and purged in a root that has nothing else."""
     with releases.temporary(RELEASE) as root:
-        shutil.copy(package, root.folder / "tmp")
-        do(root, "apt-get update -q", installing(f"/tmp/{package.name}"))
+        shutil.copy(package, root.folder / "srv")
+        do(root, "apt-get update -q", installing(f"/srv/{package.name}"))
         do(root, SERVED)
         do(root, "apt-get purge -y -q gpuar")
-        left = do(root, "find / -xdev -name '*gpuar*' -not -path '/tmp/*'").split()
+        left = do(root, "find / -xdev -name '*gpuar*' -not -path '/srv/*'").split()
         require(not left, f"purge left {left}")
 
 
