@@ -13,6 +13,7 @@ from lanes import BUILD, Failure, mpi
 PROGRAMS = BUILD / "test" / "mpi"
 BENCH = BUILD / "bench" / "gpuar_bench"
 FLAT = ("ring", "recursive_doubling", "tree")
+SIZES = {"8 B": "8", "32 KiB": "32K", "2 MiB": "2M"}
 
 
 def heading(text):
@@ -20,20 +21,26 @@ def heading(text):
 
 
 def late_rank():
-    heading("A rank is late: coll_gpuar_report says which, and what it cost")
+    heading("1. A rank is late: gpuar says which, and what it cost")
     argv = [PROGRAMS / "late", 100, 65536, 2, 3000]
     mca = {"coll_gpuar_report": 1, "coll_gpuar_counters": 0}
     result = mpi.succeed(mpi.mpirun(4, argv, mca=mca))
-    print("Four ranks; rank 2 enters each of 100 calls 3 ms late.\n")
+    print("Four ranks call MPI_Allreduce 20 times with 4 bytes to warm up, then 100 times with 64 KiB,")
+    print("which rank 2 enters 3 ms late each time. What is printed at the end, with")
+    print("    mpirun --mca coll gpuar --mca coll_gpuar_report 1 ./app\n")
     print(result.output[result.output.index("gpuar report") :].strip())
+    print("\nwaiting: the part of the calls' time that went on waiting for the last rank to come;")
+    print("last most often: who that was, and in how many of the calls.")
 
 
 def mismatch():
-    heading("Ranks disagree on a call: coll_gpuar_check names them, where others hang or add garbage")
+    heading("2. Ranks disagree on a call: gpuar says who, where others hang or add garbage")
     argv = [PROGRAMS / "mismatch", "count", "blocking", "fatal"]
     mca = {"coll_gpuar_check": 1, "coll_gpuar_counters": 0}
     result = mpi.mpirun(3, argv, mca=mca)
-    print("Three ranks; the last one passes another count than the others.\n")
+    print("Three ranks call MPI_Allreduce, the last one with 101 elements instead of 100. The job ends")
+    print("with this line, with")
+    print("    mpirun --mca coll gpuar --mca coll_gpuar_check 1 ./app\n")
     lines = [line for line in result.output.splitlines() if "the ranks disagree" in line]
     if not lines:
         raise Failure(f"nobody was named\n{result.tail()}")
@@ -51,19 +58,29 @@ def sample(cluster, algorithm, size):
 
 
 def hierarchy(rounds):
-    heading("Two hosts of two ranks, a link of 1 Gbit/s: along the nodes, and flat")
-    names = ("auto", *FLAT)
-    print("".join([f"{'µs':>8}", *(f"{name:>20}" for name in names), f"{'auto / best flat':>20}"]))
+    heading("3. Two hosts: what it gains to know which ranks sit on which")
+    print("Two ranks on each of two hosts, made on this machine; the link between them has 1 Gbit/s.")
+    print("Microseconds of an MPI_Allreduce, medians: as gpuar chooses by itself, and by algorithms")
+    print("that know of no hosts, which a parameter forces:")
+    print("    mpirun --mca coll gpuar --mca coll_gpuar_algorithm ring ./app\n")
+    print("".join(f"{name:>20}" for name in ("", "gpuar's choice", *FLAT, "choice / best other")))
     with Cluster([2, 2], Veth("1gbit")) as cluster:
-        for size in ("8", "32K", "2M"):
-            times = {name: [] for name in names}
+        for size, words in SIZES.items():
+            times = {name: [] for name in ("auto", *FLAT)}
             for _ in range(rounds):
-                for name in names:
-                    times[name].append(sample(cluster, name, size))
+                for name, found in times.items():
+                    found.append(sample(cluster, name, words))
             medians = {name: statistics.median(values) for name, values in times.items()}
             ratio = medians["auto"] / min(medians[name] for name in FLAT)
-            columns = "".join(f"{medians[name]:>20.1f}" for name in names)
-            print(f"{size:>8}{columns}{ratio:>20.2f}", flush=True)
+            columns = "".join(f"{median:>20.1f}" for median in medians.values())
+            print(f"{size:>20}{columns}{ratio:>20.2f}", flush=True)
+    print("\nBelow 1 the choice is faster than the best of the others. docs/selection.md: how it is made.")
+
+
+def warn_if_busy():
+    running = Path("/proc/loadavg").read_text().split()[3]  # of all, such as 3/120
+    if others := int(running.split("/")[0]) - 1:
+        print(f"note: {others} other processes are running here: all times below are disturbed")
 
 
 def main():
@@ -75,6 +92,7 @@ def main():
     )
     parser.add_argument("--rounds", type=int, default=3, help="of the last part (%(default)s)")
     arguments = parser.parse_args()
+    warn_if_busy()
     late_rank()
     mismatch()
     try:
