@@ -1,5 +1,5 @@
-"""What is run in a root for every change: the core of the MPI lanes, and what newer Open MPI brings.
-Run there as `python3 -m releases.core`, with the MPI programs built."""
+"""What is run in a root of another release: the core of the MPI lanes, and what newer Open MPI brings.
+Run there as `python3 -m releases.core FORM`, with the MPI programs built."""
 
 import shutil
 import sys
@@ -9,39 +9,52 @@ from lanes import BUILD, Skip, mpi, mpi_agreement, mpi_semantics, require
 from lanes import selection as selections
 from lanes.__main__ import Report
 
-PROGRAMS = (
+SHORT = (
     ("buffers", 2, ["counts=150", "power=17"]),
-    ("predefined", 2, []),
     ("user_ops", 3, []),
     ("requests", 4, []),
+    ("communicators", 3, ["duplicates", "nonblocking_duplicates", "splits", "intercommunicator"]),
+    ("first_call", 3, ["persistent_large"]),
+)
+PROGRAMS = (
+    *SHORT,
     ("communicators", 3, []),
+    ("predefined", 2, []),
     ("threads", 2, ["rounds=40"]),
     ("errors", 3, []),
     ("first_call", 2, ["nonblocking_small"]),
-    ("first_call", 3, ["persistent_large"]),
     ("finalize", 2, []),
-)
-TARGETS = (
-    "mca_coll_gpuar.so",
-    "bench/gpuar_bench",
-    "test/mpi/counters",
-    *sorted({f"test/mpi/{program}" for program, _, _ in PROGRAMS}),
 )
 NEWER = {(5, 0): ["sessions"], (6, 0): ["large_count"]}  # programs that need that Open MPI
 
 
-def targets(version):
+def targets(version, programs=PROGRAMS):
     """What to build for an Open MPI of that version."""
-    newer = [f"test/mpi/{name}" for since, names in NEWER.items() if version >= since for name in names]
-    return [*TARGETS, *newer]
+    names = {program for program, _, _ in programs} | {"counters"}
+    names.update(*(newer for since, newer in NEWER.items() if version >= since))
+    built = [f"test/mpi/{name}" for name in sorted(names)]
+    return ["mca_coll_gpuar.so", "bench/gpuar_bench", *built]
+
+
+def run_programs(programs):
+    for program, ranks, operands in programs:
+        words = " ".join([f"{program}, {ranks} ranks", *operands])
+        yield words, lambda p=program, r=ranks, o=operands: mpi_semantics.run_program(p, r, o)
+
+
+def short():
+    """Before every change."""
+    yield "--mca coll gpuar", lambda: selections.is_served("gpuar", {})
+    yield from run_programs(SHORT)
+    yield "gpuar excluded on rank 1", lambda: mpi_agreement.excluded(1)
+    yield "in Open MPI's own folder, as docs/support.md says", installed
+    yield "Sessions, without MPI_COMM_WORLD", sessions
 
 
 def core():
     yield from selections.selection()
     yield from selections.not_selected()
-    for program, ranks, operands in PROGRAMS:
-        words = " ".join([f"{program}, {ranks} ranks", *operands])
-        yield words, lambda p=program, r=ranks, o=operands: mpi_semantics.run_program(p, r, o)
+    yield from run_programs(PROGRAMS)
     yield "MPI_T counters", mpi_semantics.mpi_t_counters
     yield "gpuar excluded on rank 1", lambda: mpi_agreement.excluded(1)
     yield "gpuar not installed on rank 2", mpi_agreement.not_installed
@@ -90,8 +103,9 @@ def large_count():
 
 
 def main():
+    form = {"short": short, "core": core}[sys.argv[1]]
     report = Report([])
-    report.lane("core", core)
+    report.lane(form.__name__, form)
     return report.finish()
 
 
