@@ -98,6 +98,20 @@ TEST_CASE("every composition gives the right result through the engine", "[engin
   }
 }
 
+TEST_CASE("a call of no elements ends by itself", "[engine]") {
+  for (const Algorithm& algorithm : algorithms()) {
+    for (const std::size_t segment : {std::size_t{0}, std::size_t{40}}) {
+      CallOptions options;
+      options.algorithm = &algorithm;
+      options.count = 0;
+      options.segment_bytes = segment;
+      options.depth = 2;
+      INFO(algorithm.name << " segment " << segment);
+      CHECK(allreduce(3, options, 7, false) == 0);
+    }
+  }
+}
+
 TEST_CASE("more calls outstanding than the window, finished in any order", "[engine]") {
   const std::uint64_t seed = std::random_device{}();
   INFO("seed " << seed);
@@ -274,6 +288,24 @@ TEST_CASE("a message that nobody may send breaks the communicator, not the proce
   }
 }
 
+TEST_CASE("a message of a rank that has nothing to send is not taken for another's", "[engine]") {
+  EngineWorld world(4, 3);
+  world.add_all_ranks();
+  Call mine;
+  world.bind(0, mine, basic("ring", 4), MessageKind::call);
+  const auto& receives = mine.run->plan->program->schedule.receives;
+  REQUIRE(receives.size() == 1);
+  REQUIRE(receives.front().peer == 3);
+  world.engine(0).start(*mine.run);
+  TransportOp op;
+  op.done = [](TransportOp*, Status) {};
+  op.header = {{7, 11}, 0, 2, 0, 0, pack_kind(MessageKind::call, 0)};
+  const char payload[sizeof(Affine)] = {};
+  (void)world.world.rank(2).send(0, op, payload, sizeof payload);
+  CHECK(world.drive([&] { return mine.finished == 1; }));
+  CHECK(mine.status == static_cast<int>(Status::bad_message));
+}
+
 TEST_CASE("the helper thread never runs a user-defined reduction", "[engine]") {
   EngineWorld world(2, 8);
   world.add_all_ranks();
@@ -300,43 +332,4 @@ TEST_CASE("the helper thread never runs a user-defined reduction", "[engine]") {
   CHECK(world.drive([&] { return calls[0].finished == 1 && calls[1].finished == 1; }));
   CHECK(!broken);
   CHECK(world.wrong(0, calls[0], options) == 0);
-}
-
-TEST_CASE("scratch memory is kept for the next call, within its bound", "[engine]") {
-  constexpr std::size_t large = 100000;
-  ScratchPool pool(std::size_t{1} << 20);
-  std::byte* first = pool.take(large);
-  REQUIRE(first != nullptr);
-  CHECK(pool.cached() == 0);
-  pool.give(first, large);
-  CHECK(pool.cached() == 131072);
-  CHECK(pool.take(large + 5000) == first);  // the same power of two
-  pool.give(first, large);
-  std::byte* huge = pool.take(std::size_t{2} << 20);
-  pool.give(huge, std::size_t{2} << 20);  // over the bound: not kept
-  CHECK(pool.cached() == 131072);
-  pool.release();
-  CHECK(pool.cached() == 0);
-  // Small blocks are distinct, and come back.
-  std::byte* small = pool.take(10);
-  std::byte* other = pool.take(256);
-  CHECK(small != other);
-  pool.give(other, 10);
-  CHECK(pool.take(1) == other);
-}
-
-TEST_CASE("a plan cuts the elements into segments without a gap", "[engine]") {
-  const auto program =
-      std::make_shared<const Program>(build(*find_algorithm("ring"), 1, 5, BuildOptions{}));
-  const std::size_t huge = (std::size_t{1} << 33) + 7;
-  for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, huge}) {
-    for (const std::size_t segment : {std::size_t{0}, std::size_t{1}, std::size_t{4096}}) {
-      const Plan plan(program, count, 8, segment, 4);
-      CHECK(plan.segments >= 1);
-      CHECK(plan.segments <= (std::size_t{1} << 31));
-      CHECK((plan.segments - 1) * plan.segment_elements + plan.elements_of(plan.segments - 1) ==
-            count);
-      CHECK(plan.depth <= plan.segments);
-    }
-  }
 }

@@ -135,6 +135,21 @@ TEST_CASE("an unreachable rank is left to who watches, if somebody does", "[engi
   CHECK(later.status != 0);
 }
 
+TEST_CASE("an unreachable rank is an error at once where nobody watches", "[engine][loss]") {
+  CallOptions options;
+  options.algorithm = find_algorithm("ring");
+  options.count = 50;
+  Death death(3, options, MessageKind::call, 1);
+  death.world.transports[0]->lose(death.world.transports[1].get());
+  Call later;
+  death.world.bind(0, later, options, MessageKind::call);
+  death.world.engine(0).start(*later.run);
+  CHECK(death.world.comm(0).status == Status::unreachable);
+  CHECK(death.world.transports[0]->broken.empty());
+  CHECK(death.world.drive([&] { return later.finished == 1; }));
+  CHECK(later.status == static_cast<int>(Status::unreachable));
+}
+
 TEST_CASE("a call that nothing moves stands, and says for whom it waits", "[engine][loss]") {
   CallOptions options;
   options.algorithm = find_algorithm("ring");

@@ -26,7 +26,7 @@ def build():
         setup += ["-Doptimization=1"]
         options = ("openmpi", "openmpi_source", "ucx", "toolkit")
         setup += [f"-D{name}={mpi.build_option(name)}" for name in options]
-        mpi.succeed(mpi.run(setup, timeout=120), "configuring")
+        mpi.succeed(mpi.run(setup, timeout=240), "configuring")
     mpi.succeed(
         mpi.run(["ninja", "-C", FOLDER, "test/core/core_threads"], timeout=1200), "compiling"
     )

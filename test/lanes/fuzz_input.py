@@ -8,7 +8,7 @@ from functools import partial
 from lanes import ROOT, Skip, lane, mpi, require, sanitized
 
 SOURCES = ROOT / "test" / "fuzz" / "input"
-INPUTS = ("messages", "parameters", "records")
+INPUTS = ("messages", "parameters", "records", "tuning")
 SECONDS = 10
 EXECUTED = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
 
@@ -19,7 +19,7 @@ def lanes():
 
 @lane()
 def fuzz_input():
-    "parameters, published records and messages from anybody: ten seconds of libFuzzer each"
+    "parameters, tuning files, published records and messages from anybody: ten seconds of libFuzzer each"
     yield "build", lambda: sanitized.build(*map(target, INPUTS))
     for name in INPUTS:
         yield name, partial(quick, name)

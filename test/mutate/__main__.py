@@ -24,39 +24,36 @@ def main():
     parser.add_argument("--sample", type=int, default=0, help="changes of each room (all)")
     parser.add_argument("--seed", type=int, default=1, help="of the sample (1)")
     parser.add_argument(
-        "--jobs", type=int, default=len(os.sched_getaffinity(0)), help="to build (cores)"
+        "--jobs", type=int, default=len(os.sched_getaffinity(0)), help="at a time (cores)"
     )
+    parser.add_argument("--folder", help="keeps the copy of the tree there, for the next time")
+    parser.add_argument("--verbose", action="store_true", help="print all, not those alone that survive")
     arguments = parser.parse_args()
     for room in arguments.rooms:
         if room not in ROOMS:
             parser.error(f"no room {room}; there are {', '.join(ROOMS)}")
     missed = False
     with tempfile.TemporaryDirectory(prefix="gpuar-mutate-") as folder:
-        bench = Bench(folder, arguments.jobs)
+        bench = Bench(arguments.folder or folder, arguments.jobs, arguments.rooms)
         for room in arguments.rooms:
-            missed |= not run(bench, room, arguments)
+            missed = not run(bench, room, arguments) or missed
     return 1 if missed else 0
 
 
 def run(bench, room, arguments):
-    if not bench.passes(room):
-        sys.exit(f"the tests of {room} fail as they are")
-    counts, last = {"caught": 0, "survived": 0, "no program": 0}, None
-    for mutant in sample(room, arguments.sample, arguments.seed):
-        if last and last.path != mutant.path:
-            bench.restore(room, last)
-        verdict = bench.try_out(room, mutant)
+    bench.check(room)
+    counts = dict.fromkeys(("caught", "too slow", "survived", "no program"), 0)
+    mutants = sample(room, arguments.sample, arguments.seed)
+    for mutant, verdict in bench.try_mutants(room, mutants):
         counts[verdict] += 1
-        last = mutant
-        if verdict == "survived":
-            print(f"SURVIVED {mutant}", flush=True)
-    if last:
-        bench.restore(room, last)
-    tried = counts["caught"] + counts["survived"]
-    share = counts["caught"] / tried if tried else 0
+        if verdict == "survived" or arguments.verbose:
+            print(f"{verdict.upper()} {mutant}", flush=True)
+    caught = counts["caught"] + counts["too slow"]
+    tried = caught + counts["survived"]
+    share = caught / tried if tried else 0
     print(
-        f"{room}: {counts['caught']} of {tried} changes are caught, {share:.0%}; "
-        f"{counts['no program']} do not compile",
+        f"{room}: {caught} of {tried} changes are caught, {share:.0%}, "
+        f"{counts['too slow']} of them by time; {counts['no program']} do not compile",
         flush=True,
     )
     return share >= ENOUGH

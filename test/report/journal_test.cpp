@@ -101,6 +101,22 @@ TEST_CASE("journal: between hosts the clocks are asked, and calls compared from 
   CHECK(row.late[1].calls == row.compared);
 }
 
+TEST_CASE("journal: what another rank has found of the clocks is taken over", "[report]") {
+  EngineWorld world(2, 5);
+  world.add_all_ranks();
+  const Journals journals(world, false);
+  const PeerClock& clock = journals.clocks[1];  // of rank 1, as rank 0 knows it
+  REQUIRE(clock.uncertainty(now_ns()) == PeerClock::unknown);
+  TransportOp op;
+  op.done = [](TransportOp*, Status) {};
+  op.header = note(world.comm(1).id, 1, Note::tells, 77'000, 3);
+  (void)world.world.rank(1).send(0, op, nullptr, 0);
+  for (int i = 0; i < 100; ++i) world.world.progress_all();
+  CHECK(clock.offset() == -77'000);
+  CHECK(clock.uncertainty(now_ns()) >= 3'000);
+  CHECK(clock.uncertainty(now_ns()) < 10'000'000);
+}
+
 TEST_CASE("journal: a call is divided only as far as the clocks are known", "[report]") {
   constexpr std::int64_t ahead = 77'000'000'000;
   WaitTotals totals;

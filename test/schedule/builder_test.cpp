@@ -2,6 +2,7 @@
 
 #include <array>
 #include <stdexcept>
+#include <vector>
 
 #include "coll_gpuar/algorithms/algorithm.h"
 #include "test/catch.h"
@@ -31,6 +32,18 @@ TEST_CASE("chunks that nothing writes are copied once", "[builder]") {
   CHECK(schedule.steps[0].target == output);
   CHECK(schedule.initial == std::vector<std::uint32_t>{0});
   CHECK(schedule.slots == 0);
+}
+
+TEST_CASE("chunks that nothing writes are copied wherever they lie", "[builder]") {
+  Builder builder(0, 2, 6);
+  builder.recv(1, {1, 1});
+  builder.recv(1, {3, 1});
+  const Schedule schedule = std::move(builder).finish();
+  std::vector<Span> copied;
+  for (const Step& step : schedule.steps) {
+    if (step.verb == Verb::copy) copied.push_back(step.span);
+  }
+  CHECK(copied == std::vector<Span>{{0, 1}, {2, 1}, {4, 2}});
 }
 
 TEST_CASE("the first reduction of a chunk reads the input, later ones the output", "[builder]") {

@@ -289,6 +289,9 @@ TEST_CASE("explanations name the algorithm, the segments and the time", "[select
   CHECK(line.find(start + "least predicted time (") == 0);
   CHECK(line.find("; otherwise ") != std::string::npos);
   CHECK(line.find('\n') == std::string::npos);
+  Choice timed = select(shape);
+  timed.predicted_ps = 12'987'654;
+  CHECK(explain(timed, shape).find("least predicted time (12.9 us") != std::string::npos);
 }
 
 TEST_CASE("names are read: algorithms, compositions, and both", "[selection]") {
@@ -346,6 +349,18 @@ TEST_CASE("compositions are chosen, forced, refused and explained", "[selection]
   }
   CHECK(select(shape_of({"", 32, hosts(1, 32)}, 8)).composition == flat);
   CHECK(select(shape_of({"", 32, hosts(32, 1)}, 8)).composition == flat);
+}
+
+TEST_CASE("across nodes it is these that an algorithm's limit counts", "[selection]") {
+  CallShape shape = shape_of({"", 16384, hosts(2048, 8)}, 1 << 20);
+  const Algorithm* const ring = find_algorithm("ring");
+  REQUIRE(ring->max_size < shape.ranks);
+  REQUIRE(ring->max_size > 2048);
+  const auto forced = [&](const char* composition) {
+    return select(shape, {ring, 0, 0, 0, find_composition(composition)}).reason;
+  };
+  CHECK(forced("hierarchy") == Choice::Reason::forced);
+  CHECK(forced("flat") == Choice::Reason::too_many_ranks);
 }
 
 TEST_CASE("a call's shape cannot hold a pointer", "[selection]") {

@@ -123,6 +123,8 @@ TEST_CASE("whatever is wrong with a file is named with its line", "[tuning]") {
   };
   const std::vector<Case> cases = {
       {"format = 1\n[[table\n", ":2: ", ""},
+      {"format = 1\n[[ = 2\n", ":2: ", ""},
+      {"format = 1\n\u019a = 2\n", ":2: ", "only ASCII"},
       {"format = 1\nranks =\n", ":2: ", ""},
       {"format = 2\n", ":1: ", "reads format 1"},
       {"format = \"1\"\n", ":1: ", "reads format 1"},

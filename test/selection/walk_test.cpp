@@ -164,5 +164,30 @@ TEST_CASE("what ranks share takes its time for each, and a launch for each reduc
   CHECK(walked(choice, nodes, bytes, {machine, 5'000}) == 1'000'000'000 + 2 * 5'000);
 }
 
+// Only the first segments are walked. Whatever these show, the others cannot be sent faster than
+// the port of a node lets them through.
+TEST_CASE("many segments take no less time than the busiest port", "[walk]") {
+  for (const auto& [count, each] :
+       std::vector<std::pair<Rank, Rank>>{{2, 1}, {5, 1}, {4, 4}, {3, 5}}) {
+    const Level nodes = equal_nodes(count, each);
+    for (const Composition& composition : compositions()) {
+      if (&composition != &compositions()[flat] && each == 1) continue;
+      for (const Algorithm& algorithm : algorithms()) {
+        for (const std::uint32_t depth : {1, 2, 4}) {
+          const std::uint64_t bytes = 1 << 28;
+          const Forced forced{&algorithm, 1 << 18, depth, 0, &composition};
+          const Choice choice = select(shape_of(nodes, bytes), forced);
+          const Programs programs = all_programs_of(choice, nodes);
+          const Machine machine;
+          const std::uint64_t sent = traffic(programs, shape_of(nodes, bytes)).of_node;
+          INFO(describe(choice) << " on " << count << " x " << each << ", depth " << depth);
+          CHECK(walked(choice, nodes, bytes, {machine, 0}) >=
+                (sent - sent / 1000) * machine.network.byte);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gpuar
