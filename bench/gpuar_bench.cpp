@@ -177,7 +177,7 @@ class Reporter {
   void conclude(const std::vector<Sample>& samples) {
     if (!active_) return;
     const std::string sentence =
-        bench::verdict(samples.at(0).min_us, samples.at(1).min_us, samples.at(2).min_us);
+        bench::verdict(samples.at(0).median_us, samples.at(1).median_us, samples.at(2).median_us);
     fmt::print("# {}, {} bytes: {}\n", bench::name_of(samples[0].form), samples[0].bytes, sentence);
     std::fflush(stdout);
     verdicts_.push_back({{"form", bench::name_of(samples[0].form)},

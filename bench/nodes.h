@@ -47,7 +47,7 @@ void wait_for_others();
 Sample slowest(const Sample* mine);
 
 // What limits an allreduce of all ranks, in a sentence: from the times of the three parts in their
-// fastest batches, in µs.
+// median batches, in µs.
 std::string verdict(double within_us, double across_us, double all_us);
 
 }  // namespace bench

@@ -78,6 +78,8 @@ Status UcxTransport::make_endpoint(Process& peer) {
     return translate(status);
   }
   peer.eager_limit = eager_limit_ != 0 ? eager_limit_ : eager_limit_to(peer);
+  const bool by_fragments = eager_limit_ == 0 && peer.eager_limit == fragment_bytes;
+  peer.device_eager_limit = by_fragments ? default_eager_limit : peer.eager_limit;
   return Status::ok;
 }
 

@@ -94,7 +94,9 @@ inline Status UcxTransport::send_from(MemoryKind kind, Peer peer, TransportOp& o
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                        UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
   param.memory_type = ucx_type(kind);
-  param.flags = bytes <= peer->eager_limit ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
+  const std::size_t limit =
+      kind <= MemoryKind::pinned ? peer->eager_limit : peer->device_eager_limit;
+  param.flags = bytes <= limit ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
   param.cb.send = complete;
   param.user_data = &op;
 

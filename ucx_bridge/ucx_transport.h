@@ -50,7 +50,8 @@ class UcxTransport {
     std::vector<std::byte> address;
     Where where = Where::here;
     ucp_ep* endpoint = nullptr;
-    std::size_t eager_limit = 0;
+    std::size_t eager_limit = 0;         // of what lies in host memory
+    std::size_t device_eager_limit = 0;  // of what does not: eager data arrives in host memory
     MailboxWriter outbox;
     bool has_mailbox = false;      // the outbox has a reader
     std::uint8_t short_sends = 0;  // up to the one with which a mailbox is offered

@@ -75,7 +75,7 @@ void UcxTransport::widen_fragments(ucp_config* config) {
   has_wide_fragments_ = leaves_shared_memory(config) &&
                         ucp_config_modify(config, "MM_SEG_SIZE", bytes.c_str()) == UCS_OK &&
                         ucp_config_modify(config, "MM_FIFO_SIZE", "64") == UCS_OK &&
-      ucp_config_modify(config, "MM_RX_BUFS_GROW", "64") == UCS_OK;
+                        ucp_config_modify(config, "MM_RX_BUFS_GROW", "64") == UCS_OK;
 }
 
 void UcxTransport::ask_memory_types() {
