@@ -4,12 +4,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
 #include "coll_gpuar/process.h"
 
 namespace gpuar {
 namespace {
+
+// Of the watch alone: it looks while a call waits, so its readings say nothing of what a call
+// costs.
+std::int64_t steady_ns() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
 
 bool is_seen_ended(const gpuar_core& core, const gpuar_member& member) {
   return core.is_here(member) && has_ended(member.record.process);
@@ -56,7 +64,7 @@ void greet(gpuar_comm& comm, const std::set<Rank>& ranks) {
 }  // namespace
 
 void Watch::look(gpuar_core& core) {
-  const std::int64_t now = now_ns();
+  const std::int64_t now = steady_ns();
   const std::int64_t passed = now - last_;
   if (passed < interval) return;
   last_ = now;

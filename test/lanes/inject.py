@@ -53,6 +53,8 @@ def launch(kind, number, where):
     # mpirun itself is not to be preloaded: only its ranks.
     argv = ["env", f"LD_PRELOAD={LIBRARY}", PROGRAM]
     mca = {"mpi_yield_when_idle": 1, "coll_gpuar_test_node_size": 2}
+    if kind == "cma":  # longer messages only, or they would be copied through shared memory
+        mca["coll_gpuar_eager_limit"] = 8192
     return mpi.mpirun(RANKS, argv, mca=mca, env=env, options=exports, timeout=90)
 
 
