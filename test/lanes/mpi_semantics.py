@@ -144,7 +144,7 @@ def mpi_t_variables():
     value = {name: int(number) for name, number in re.findall(r"VALUE (\w+) (\d+)", result.output)}
     require(value["before"] >= 1 << 16, f"nothing in the pools: {value}")
     require(value["released"] == 0, f"not released: {value}")
-    require(value["again"] >= 1 << 18, f"{value}")
+    require(value["again"] >= 1 << 16, f"{value}")
 
 
 @lane(gpuar=True)
