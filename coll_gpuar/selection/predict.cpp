@@ -30,14 +30,6 @@ struct SegmentTime {
   }
 };
 
-// The link as messages of so many bytes find it.
-Link for_messages_of(std::uint64_t bytes, Link link) {
-  if (bytes <= link.fragment) return link;
-  link.message = plus(link.message, link.rendezvous);
-  link.byte = plus(link.byte, link.rendezvous_byte);
-  return link;
-}
-
 void add(SegmentTime& time, const Cost& cost, const Link& any_link, Where where,
          std::uint64_t bytes, const CallShape& shape, const Machine& machine) {
   if (cost.rounds == 0) return;

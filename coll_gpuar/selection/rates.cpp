@@ -29,10 +29,11 @@ Link rated(Link link, std::uint64_t sharers, const CallShape& shape, std::uint64
   return link;
 }
 
-std::uint64_t occupies(const Link& link, std::uint64_t bytes) {
-  const std::uint64_t copied = plus(link.message, times(bytes, link.byte));
-  if (bytes <= link.fragment) return copied;
-  return plus(copied, plus(link.rendezvous, times(bytes, link.rendezvous_byte)));
+Link for_messages_of(std::uint64_t bytes, Link link) {
+  if (bytes <= link.fragment) return link;
+  link.message = plus(link.message, link.rendezvous);
+  link.byte = plus(link.byte, link.rendezvous_byte);
+  return link;
 }
 
 std::uint64_t reduce_rate(const CallShape& shape, std::uint64_t segment_bytes,

@@ -14,8 +14,8 @@ namespace gpuar {
 Link rated(Link link, std::uint64_t sharers, const CallShape& shape, std::uint64_t segment_bytes,
            const Machine& machine);
 
-// Picoseconds that a message of so many bytes occupies either end; saturates.
-std::uint64_t occupies(const Link& link, std::uint64_t bytes);
+// A link as messages of so many bytes find it: fragments, or by rendezvous. Saturates.
+Link for_messages_of(std::uint64_t bytes, Link link);
 
 // Picoseconds for each byte of the result of a reduction.
 std::uint64_t reduce_rate(const CallShape& shape, std::uint64_t segment_bytes,

@@ -195,8 +195,10 @@ class Walk {
   }
 
   // At either end of a message.
-  [[nodiscard]] Time at_end(const Event& event, const Link& link) const {
-    return occupies(link, bytes_of(event));
+  [[nodiscard]] Time at_end(const Event& event, const Link& any_link) const {
+    const std::uint64_t bytes = bytes_of(event);
+    const Link link = for_messages_of(bytes, any_link);
+    return plus(link.message, times(bytes, link.byte));
   }
 
   // At a port, on behalf of all ranks that share it and are not walked.
