@@ -9,7 +9,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
@@ -17,6 +16,7 @@
 #include "bench/cuda_driver.h"
 #include "bench/data.h"
 #include "bench/device_buffer.h"
+#include "bench/json_file.h"
 #include "bench/measure.h"
 #include "bench/nodes.h"
 #include "bench/overlap.h"
@@ -200,10 +200,7 @@ class Reporter {
                                      {"gpu", gpu_},
                                      {"results", results_},
                                      {"verdicts", verdicts_}};
-    std::ofstream file(options_.json);
-    file << document.dump(1) << '\n';
-    file.close();
-    if (!file) throw std::runtime_error(fmt::format("cannot write {}", options_.json));
+    bench::write_json(options_.json, document);
   }
 
  private:

@@ -10,11 +10,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "bench/json_file.h"
 #include "bench/sim_bound.h"
 #include "bench/sim_machine.h"
 #include "coll_gpuar/engine/program.h"
@@ -236,12 +236,8 @@ void run(const Options& options) {
     }
   }
   if (options.json.empty()) return;
-  std::ofstream file(options.json);
-  file << nlohmann::json{{"tool", "gpuar_sim"}, {"machine", machine.name}, {"results", results}}
-              .dump(1)
-       << '\n';
-  file.close();
-  if (!file) throw std::runtime_error(fmt::format("cannot write {}", options.json));
+  bench::write_json(options.json,
+                    {{"tool", "gpuar_sim"}, {"machine", machine.name}, {"results", results}});
 }
 
 }  // namespace

@@ -13,13 +13,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <vector>
 
 #include "bench/cuda_driver.h"
 #include "bench/device_buffer.h"
+#include "bench/json_file.h"
 #include "cuda_reduce/gpu.h"
 #include "cuda_reduce/reduce.h"
 
@@ -307,12 +307,8 @@ void run(const Options& options) {
     }
   }
   if (options.json.empty()) return;
-  std::ofstream file(options.json);
-  file << nlohmann::json{{"tool", "kernel_times"}, {"gpu", timer.gpu_name()}, {"results", results}}
-              .dump(1)
-       << '\n';
-  file.close();
-  if (!file) throw std::runtime_error(fmt::format("cannot write {}", options.json));
+  bench::write_json(options.json,
+                    {{"tool", "kernel_times"}, {"gpu", timer.gpu_name()}, {"results", results}});
 }
 
 }  // namespace
