@@ -53,6 +53,7 @@ def sample(cluster, algorithm, size):
         argv = [BENCH, "--sizes", size, "--form", "blocking", "--min-time", "0.3", "--json", file]
         settings = cluster.mpirun()
         settings["mca"] |= {"coll_gpuar_algorithm": algorithm}
+        settings["options"] += ["--map-by", "node"]
         mpi.succeed(mpi.mpirun(sum(cluster.ranks), argv, **settings), algorithm)
         return json.loads(file.read_text())["results"][0]["median_us"]
 
@@ -60,9 +61,10 @@ def sample(cluster, algorithm, size):
 def hierarchy(rounds):
     heading("3. Two hosts: what it gains to know which ranks sit on which")
     print("Two ranks on each of two hosts, made on this machine; the link between them has 1 Gbit/s.")
-    print("Microseconds of an MPI_Allreduce, medians: as gpuar chooses by itself, and by algorithms")
-    print("that know of no hosts, which a parameter forces:")
-    print("    mpirun --mca coll gpuar --mca coll_gpuar_algorithm ring ./app\n")
+    print("They are placed in turn, so that neighbours by rank are on different hosts. Microseconds of")
+    print("an MPI_Allreduce, medians: as gpuar chooses by itself, and by algorithms that know of no")
+    print("hosts, which a parameter forces:")
+    print("    mpirun --map-by node --mca coll gpuar --mca coll_gpuar_algorithm ring ./app\n")
     print("".join(f"{name:>20}" for name in ("", "gpuar's choice", *FLAT, "choice / best other")))
     with Cluster([2, 2], Veth("1gbit")) as cluster:
         for size, words in SIZES.items():

@@ -89,7 +89,7 @@ void ask(gpuar_comm& comm, const gpuar::Run& first) {
   run->done = answered;
   run->user = &comm;
   ++comm.references;
-  core.active.fetch_add(1, std::memory_order_acq_rel);
+  core.count_active(1);
   core.engine.start(*run);
 }
 
@@ -169,7 +169,8 @@ gpuar::Run* bind_run(gpuar_comm& comm, const gpuar_args& args, gpuar::MessageKin
   if (comm.core->cuda->present()) [[unlikely]]
     bind_memory(*comm.core, *run, args, kind);
   if (comm.is_last(key)) [[likely]] {
-    run->plan = comm.last_plan;
+    // Most often the run has just served such a call. Counting references costs more than looking.
+    if (run->plan != comm.last_plan) run->plan = comm.last_plan;
   } else {
     plan(comm, *run, key, kind);
   }

@@ -91,7 +91,7 @@ void Checking::start(gpuar_check& check) {
   } else {
     ++check.comm->references;
   }
-  core.active.fetch_add(1, std::memory_order_acq_rel);
+  core.count_active(1);
   check.waiting = true;
   check.roll_call.begin(now_ns());
   waiting_.push_back(&check);

@@ -12,6 +12,7 @@
 #include <new>
 
 #include "coll_gpuar/call_range.h"
+#include "coll_gpuar/callbacks.h"
 #include "coll_gpuar/process.h"
 #include "cuda_reduce/ranges.h"
 #include "cuda_reduce/reduce.h"
@@ -25,7 +26,7 @@ void tell(char* why, std::size_t bytes, const std::string& text) {
 }
 
 void begin_call(gpuar_core& core, gpuar::Run& run) {
-  core.active.fetch_add(1, std::memory_order_acq_rel);
+  core.count_active(1);
   if (core.helper.joinable()) core.wake.notify_one();
   if (core.shows_ranges) [[unlikely]]
     run.range = gpuar::begin_call_range(run);
@@ -64,42 +65,6 @@ void release(gpuar_comm* comm) {
   delete comm;
 }
 
-void* resolve(gpuar::Comm& base, gpuar::Rank rank) try {
-  auto& comm = static_cast<gpuar_comm&>(base);
-  gpuar_core& core = *comm.core;
-  const std::uint64_t process = comm.processes[static_cast<std::size_t>(rank)];
-  gpuar_member& member = core.member(comm.directory, process);
-  if (!member.peer) {
-    const auto address = fetch_published(comm.directory.address, comm.directory.context, process);
-    if (address.empty()) return nullptr;
-    member.peer =
-        core.transport.connect(address.data(), address.size(),
-                               core.is_here(member) ? gpuar::Where::here : gpuar::Where::elsewhere);
-  }
-  return member.peer;
-} catch (const std::bad_alloc&) {
-  return nullptr;
-}
-
-void log_error(gpuar::Comm& comm, const std::string& what) {
-  static_cast<gpuar_comm&>(comm).core->log(
-      fmt::format("gpuar: allreduce on {} fails on rank {}: {}; this communicator is unusable now",
-                  comm.name, comm.rank, what));
-}
-
-// Scratch of the device's pools lives long: UCX registers it once.
-void map_block(void* transport, void* block, std::size_t bytes, gpuar::MemoryKind kind) {
-  static_cast<gpuar::UcxTransport*>(transport)->map(block, bytes, kind);
-}
-void unmap_block(void* transport, void* block) {
-  static_cast<gpuar::UcxTransport*>(transport)->unmap(block);
-}
-
-void take_note(gpuar::Comm& base, const gpuar::MessageHeader& note) {
-  auto& comm = static_cast<gpuar_comm&>(base);
-  if (comm.core->checking) comm.core->checking->take_note(comm, note);
-}
-
 // Whatever looks after calls besides the engine. It may find no memory: then another time.
 void look_after_calls(gpuar_core& core) try {
   if (core.checking) [[unlikely]]
@@ -117,6 +82,7 @@ struct Delivery {
 };
 
 std::size_t collect(gpuar_core& core, std::span<Delivery> deliveries) {
+  const CoreLock lock(core);
   std::size_t count = 0;
   while (count < deliveries.size()) {
     gpuar::Run* run = core.engine.pop_finished();
@@ -128,6 +94,20 @@ std::size_t collect(gpuar_core& core, std::span<Delivery> deliveries) {
     if (once) core.engine.give(run);
   }
   return count;
+}
+
+// Tells whose calls have finished; how many. Out of line: most polls have nothing for it.
+[[gnu::noinline]] unsigned deliver(gpuar_core& core) {
+  constexpr std::size_t batch = 32;
+  std::array<Delivery, batch> deliveries;
+  const std::size_t count = collect(core, deliveries);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Delivery& delivery = deliveries[i];
+    delivery.done(delivery.user, delivery.status);
+    core.count_active(-1);
+    if (delivery.comm) gpuar_comm_release(delivery.comm);
+  }
+  return static_cast<unsigned>(count);
 }
 
 bool is_complete(const gpuar::Run& run) {
@@ -180,7 +160,7 @@ int gpuar_core_open(const gpuar_params* params, gpuar_core** out, char* why, siz
     cuda.pool_bound = cuda.pinned_bound = params->pool_size;
     cuda.test_fault = params->test_fault;
     cuda.log = params->log;
-    cuda.blocks = {&core->transport, map_block, unmap_block};
+    cuda.blocks = {&core->transport, gpuar::map_block, gpuar::unmap_block};
     core->cuda.emplace(cuda);
     core->find_place();
     gpuar::UcxOptions options;
@@ -278,9 +258,9 @@ int gpuar_comm_create(gpuar_core* core, const gpuar_comm_desc* desc, gpuar_comm*
                      ? desc->name
                      : fmt::format("an unnamed communicator of {} ranks", desc->size);
     comm->peers.resize(size);
-    comm->resolve = resolve;
-    comm->log = log_error;
-    comm->take_note = take_note;
+    comm->resolve = gpuar::resolve;
+    comm->log = gpuar::log_error;
+    comm->take_note = gpuar::take_note;
     comm->watched = true;
     comm->processes.assign(desc->processes, desc->processes + size);
     comm->directory = *desc->directory;
@@ -345,7 +325,7 @@ int gpuar_allreduce(gpuar_comm* comm, const gpuar_args* args, void (*wait)(void)
   const int status = error_code(run->status);
   end_range_of(core, *run);
   core.engine.give(run);
-  core.active.fetch_sub(1, std::memory_order_acq_rel);
+  core.count_active(-1);
   return status;
 }
 
@@ -409,25 +389,18 @@ void gpuar_call_free(gpuar_call* call) {
 }
 
 int gpuar_progress(gpuar_core* core) {
-  constexpr std::size_t batch = 32;
-  std::array<Delivery, batch> deliveries;
-  std::size_t count = 0;
   unsigned events = 0;
+  bool finished = false;
   {
     const CoreLock lock(*core, std::try_to_lock);
     if (!lock) return 0;
     events = core->engine.progress(gpuar::Caller::program);
     look_after_calls(*core);
-    count = collect(*core, deliveries);
     take_stock(*core);
+    finished = core->engine.has_finished();
   }
-  for (std::size_t i = 0; i < count; ++i) {
-    const Delivery& delivery = deliveries[i];
-    delivery.done(delivery.user, delivery.status);
-    core->active.fetch_sub(1, std::memory_order_acq_rel);
-    if (delivery.comm) gpuar_comm_release(delivery.comm);
-  }
-  return static_cast<int>(events + count);
+  if (finished) events += deliver(*core);
+  return static_cast<int>(events);
 }
 
 bool gpuar_active(const gpuar_core* core) {

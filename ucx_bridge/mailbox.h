@@ -25,9 +25,9 @@ struct alignas(128) Letter {  // two lines: processors fetch them in pairs
   std::uint32_t turn;         // n when the n-th letter is complete here
   std::uint16_t header_bytes;
   std::uint16_t bytes;
-  std::byte content[1144];  // the header, then the payload
+  std::byte content[4216];  // the header, then the payload
 };
-static_assert(sizeof(Letter) == 1152);
+static_assert(sizeof(Letter) == 4224);
 
 struct Mailbox {
   static constexpr std::uint32_t letters = 16;
@@ -40,7 +40,7 @@ struct Mailbox {
 class MailboxWriter {
  public:
   // The most that a letter carries behind a header of any kind.
-  static constexpr std::size_t most_bytes = 1024;
+  static constexpr std::size_t most_bytes = 4096;
 
   MailboxWriter() = default;
   explicit MailboxWriter(Mailbox& box) : box_(&box) {}
@@ -86,17 +86,22 @@ class MailboxReader {
     std::atomic_ref(box.attached).store(1, std::memory_order_release);
   }
 
+  // Whether the next letter has come.
+  bool has_letter() const {
+    Letter& letter = box_->letter[taken_ % Mailbox::letters];
+    if (std::atomic_ref(letter.turn).load(std::memory_order_acquire) == taken_ + 1) return true;
+    for (std::size_t at = line_bytes; at < ahead_; at += line_bytes)
+      __builtin_prefetch(reinterpret_cast<const std::byte*>(&letter) + at);
+    return false;
+  }
+
   // Gives the next letter, if there is one, to deliver(header, header_bytes, data, bytes), which
   // must copy what it wants to keep. Whether there was one. The lengths are within the letter,
   // whatever the writer wrote.
   template <class Deliver>
   bool take(Deliver deliver) {
+    if (!has_letter()) return false;
     Letter& letter = box_->letter[taken_ % Mailbox::letters];
-    if (std::atomic_ref(letter.turn).load(std::memory_order_acquire) != taken_ + 1) {
-      for (std::size_t at = line_bytes; at < ahead_; at += line_bytes)
-        __builtin_prefetch(reinterpret_cast<const std::byte*>(&letter) + at);
-      return false;
-    }
     const std::size_t header_bytes =
         std::min<std::size_t>(letter.header_bytes, sizeof letter.content);
     const std::size_t bytes =

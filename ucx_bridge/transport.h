@@ -141,7 +141,9 @@ struct Arrival {
   void* data = nullptr;
   std::size_t bytes = 0;
   bool rendezvous = false;
-  bool holdable = false;  // may be kept until release() or fetch(); else it must be copied at once
+  bool holdable = false;  // may be kept until release() or fetch(); else it lasts as long as the
+                          // handler runs
+  bool prompt = false;  // the handler may send before it returns: it runs in no library's callback
 };
 
 // What the receiver of an arrival did with it.

@@ -202,7 +202,9 @@ class UcxTransport {
     std::vector<ucp_rkey*> keys;                 // of the inboxes
     std::vector<std::vector<std::byte>> offers;  // of others, not settled
     bool news = false;                           // one of these may be settled now
+    unsigned turns_before_ucx = 0;               // polls with letters since UCX had its turn
   };
+  static constexpr unsigned most_turns_before_ucx = 8;
 
   Status make_context(const UcxOptions& options, std::string& why);
   void use_net_devices(ucp_config* config, const std::string& devices);
@@ -223,6 +225,7 @@ class UcxTransport {
   void accept_offers();
   bool settle(const std::vector<std::byte>& offer);
   unsigned read_mailboxes();
+  unsigned read_letter(MailboxReader& inbox);
   void close_mailboxes();
   void refuse(const char* reason, std::size_t length);
   Taken deliver(const void* header, std::size_t header_length, const Arrival& arrival);

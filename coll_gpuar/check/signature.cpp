@@ -46,18 +46,6 @@ constexpr std::array<const char*, GPUAR_TYPE_COUNT> type_names{"int8",
                                                                "two float32",
                                                                "two float64"};
 
-const char* call_of(CallForm form) {
-  switch (form) {
-    case CallForm::blocking:
-      return "MPI_Allreduce";
-    case CallForm::nonblocking:
-      return "MPI_Iallreduce";
-    case CallForm::persistent:
-      return "MPI_Start of MPI_Allreduce_init";
-  }
-  return "a call of no known form";
-}
-
 template <std::size_t n>
 const char* name_in(const std::array<const char*, n>& names, std::uint8_t index) {
   return index < n ? names[index] : "unknown";
@@ -74,6 +62,18 @@ Claim lowest_other(const Signature& from, std::initializer_list<Claim> claims) {
 }
 
 }  // namespace
+
+const char* call_of(CallForm form) {
+  switch (form) {
+    case CallForm::blocking:
+      return "MPI_Allreduce";
+    case CallForm::nonblocking:
+      return "MPI_Iallreduce";
+    case CallForm::persistent:
+      return "MPI_Start of MPI_Allreduce_init";
+  }
+  return "a call of no known form";
+}
 
 std::string describe(const Signature& signature) {
   if (signature.custom) {

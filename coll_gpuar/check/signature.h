@@ -11,6 +11,8 @@
 namespace gpuar {
 
 enum class CallForm : std::uint8_t { blocking, nonblocking, persistent };
+// "MPI_Allreduce"
+const char* call_of(CallForm form);
 
 // MPI lets ranks match only calls of one form, one operation, and as many elements of one type.
 struct Signature {

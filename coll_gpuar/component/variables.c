@@ -29,7 +29,7 @@ static void register_parameters(void) {
       .priority = 85,
       .algorithm = "auto",
       .expect = "auto",
-      .mailbox_size = 1024,
+      .mailbox_size = 4096,
       .spin = 1000,
       .device_limit = (size_t)64 << 10,
       .pool_size = (size_t)256 << 20,
@@ -68,7 +68,7 @@ static void register_parameters(void) {
       "(default: 0)");
   add("mailbox_size", MCA_BASE_VAR_TYPE_SIZE_T, OPAL_INFO_LVL_5, &params->mailbox_size,
       "Bytes up to which a message to a process of the same machine goes through a mailbox in "
-      "shared memory, at most 1024; 0: none does (default: 1024)");
+      "shared memory, at most 4096; 0: none does (default: 4096)");
   add("reproducible", MCA_BASE_VAR_TYPE_BOOL, OPAL_INFO_LVL_3, &params->reproducible,
       "Whether results follow one association that depends on ranks alone, so that bits are equal "
       "for every form of the call and placement (default: false). Must be the same on all ranks");

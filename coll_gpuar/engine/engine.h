@@ -84,6 +84,7 @@ class Engine {
 
   // Number of events. Finished calls with a `done` are then to be had from pop_finished().
   unsigned progress(Caller caller);
+  bool has_finished() const { return !finished_.empty(); }
   Run* pop_finished() { return finished_.pop(); }
 
   // All communicators that were added and not removed, in no order.
@@ -137,6 +138,8 @@ class Engine {
   Taken route(Run& run, const MessageHeader& header, const Arrival& arrival, Held* held);
   Taken accept(Run& run, Lane& lane, std::uint32_t step, const Arrival& arrival, Held* held);
   Taken accept_eager(Run& run, Lane& lane, std::uint32_t step, const Arrival& arrival, Held* held);
+  bool may_act_on(const Run& run, const Arrival& arrival) const;
+  Taken accept_fleeting(Run& run, Lane& lane, std::uint32_t step, const Arrival& arrival);
   Taken accept_rendezvous(Run& run, Lane& lane, std::uint32_t step, const Arrival& arrival,
                           Held* held);
   Taken keep(Comm* comm, HeldList& list, const MessageHeader& header, const Arrival& arrival,
@@ -263,7 +266,7 @@ class Engine {
   RunQueue<&Run::next_ready> deferred_;  // with work that only a thread of the program may do
   RunQueue<&Run::next> finished_;
   Caller caller_ = Caller::program;
-  bool posting_ = false;  // inside run_ready()
+  bool posting_ = false;  // executing what is ready: not to be entered twice
 };
 
 }  // namespace gpuar

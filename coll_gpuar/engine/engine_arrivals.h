@@ -180,16 +180,19 @@ Taken Engine<T>::accept_eager(Run& run, Lane& lane, std::uint32_t index, const A
   if (run.device.carry == Carry::on_device) {
     return accept_eager_on_device(run, lane, index, arrival, held);
   }
+  // Into a slot nothing is copied if that can be: the reduction reads from where the transport has
+  // it.
   const Step& step = step_of(run, index);
   const bool keepable = held || arrival.holdable;
   if (step.target.place == Place::slot && keepable) {
-    // The reduction reads straight from the transport's buffer: no copy into the slot.
     if (!held) held = hold(MessageHeader{}, arrival);
     if (held) {
       lane.slots[step.target.slot] = {static_cast<std::byte*>(held->arrival.data), held};
       complete(run, lane, index);
       return Taken::held;
     }
+  } else if (step.target.place == Place::slot && may_act_on(run, arrival)) {
+    return accept_fleeting(run, lane, index, arrival);
   }
   std::byte* target = locate(run, lane, step.target, range_of(run, lane, step));
   if (!target) {
@@ -197,6 +200,35 @@ Taken Engine<T>::accept_eager(Run& run, Lane& lane, std::uint32_t index, const A
   } else {
     std::memcpy(target, arrival.data, arrival.bytes);
     complete(run, lane, index);
+  }
+  return Taken::consumed;
+}
+
+// Not while another run is looked after; and who knows what a user's reduction calls.
+template <class T>
+bool Engine<T>::may_act_on(const Run& run, const Arrival& arrival) const {
+  return arrival.prompt && !posting_ && !run.binding.reduction.custom;
+}
+
+// The transport has it for as long as this lasts: time for a reduction that waits for nothing else.
+template <class T>
+Taken Engine<T>::accept_fleeting(Run& run, Lane& lane, std::uint32_t index,
+                                 const Arrival& arrival) {
+  const std::uint16_t slot = step_of(run, index).target.slot;
+  auto* const data = static_cast<std::byte*>(arrival.data);
+  lane.slots[slot].data = data;
+  complete(run, lane, index);
+  posting_ = true;
+  advance(run);
+  posting_ = false;
+  const bool still_needed = run.active && lane.live && lane.slots[slot].data == data;
+  if (!still_needed) return Taken::consumed;
+  std::byte* const copy = scratch_slot(run, lane, slot);
+  lane.slots[slot].data = copy;
+  if (copy) {
+    std::memcpy(copy, data, arrival.bytes);
+  } else {
+    fail(*run.comm, Status::no_memory, "no memory for a scratch slot");
   }
   return Taken::consumed;
 }

@@ -87,18 +87,13 @@ template <class T>
 void Engine<T>::open_segment(Run& run, Lane& lane, std::size_t segment) {
   const Plan& plan = *run.plan;
   const Program& program = *plan.program;
-  const Schedule& schedule = program.schedule;
   lane.segment = segment;
   lane.first = segment * plan.segment_elements;
   lane.elements = plan.elements_of(segment);
-  lane.steps_left = static_cast<std::uint32_t>(schedule.steps.size());
-  lane.remaining.assign(program.dependencies.begin(), program.dependencies.end());
-  lane.ready.resize(schedule.steps.size());
-  std::copy(schedule.initial.begin(), schedule.initial.end(), lane.ready.begin());
+  lane.begin_tables(program);
+  lane.steps_left = static_cast<std::uint32_t>(program.schedule.steps.size());
   lane.ready_head = 0;
-  lane.ready_tail = static_cast<std::uint32_t>(schedule.initial.size());
-  lane.arrivals.assign(schedule.recv_steps.size(), nullptr);
-  lane.slots.assign(schedule.slots, Slot{});
+  lane.ready_tail = static_cast<std::uint32_t>(program.schedule.initial.size());
   lane.live = true;  // after all that may find no memory: in the first segments of a call only
   if (run.early.head) adopt(run.early, run);
 }
@@ -140,7 +135,7 @@ void Engine<T>::advance(Run& run) {
     for (std::uint32_t i = 0; i < depth; ++i) {
       Lane& lane = run.lanes[i];
       while (run.active && lane.live && lane.ready_head != lane.ready_tail) {
-        worked = true;
+        worked = depth > 1;  // a lane alone has done all that it can
         execute(run, lane, lane.ready[lane.ready_head++]);
       }
       if (!run.active || run.status != Status::ok) return;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -110,12 +111,21 @@ struct Lane {
   std::uint32_t steps_left = 0;
   std::uint32_t ready_head = 0;
   std::uint32_t ready_tail = 0;
-  std::byte* scratch = nullptr;          // all slots, taken at first need
-  std::vector<std::uint32_t> remaining;  // per step: dependencies to come
-  std::vector<std::uint32_t> ready;      // every step enters once: no wrap
-  std::vector<Held*> arrivals;           // per receive: nothing, expected(), or what came early
-  std::vector<Slot> slots;
-  std::vector<StepTimes> traced;  // per step, while a trace is kept
+  std::byte* scratch = nullptr;  // all slots, taken at first need
+
+  std::span<Held*> arrivals;  // per receive: nothing, expected(), or what came early
+  std::span<Slot> slots;
+  std::span<std::uint32_t> remaining;  // per step: dependencies to come
+  std::span<std::uint32_t> ready;      // every step enters once: no wrap
+  std::vector<StepTimes> traced;       // per step, while a trace is kept
+
+  // The four tables as a segment finds them. They share one block: a short call is over before five
+  // vectors would be set up.
+  void begin_tables(const Program& program);
+
+ private:
+  std::unique_ptr<std::byte[]> block_;
+  std::size_t block_bytes_ = 0;
 };
 
 // Marks a receive that is posted and waits for its arrival.

@@ -140,7 +140,9 @@ void MemoryWorld::deliver(MemoryTransport& self, Message& message) {
   message.state = State::delivering;
   message.holdable = message.rendezvous || chance(options_.holdable);
   const MessageHeader header = message.rendezvous ? message.send_op->header : message.header;
-  const Arrival arrival{message.handle(), message.bytes, message.rendezvous, message.holdable};
+  const bool prompt = chance(options_.prompt);
+  const Arrival arrival{message.handle(), message.bytes, message.rendezvous, message.holdable,
+                        prompt};
   const Taken taken = self.handler_.arrived(self.handler_.self, header, arrival);
   if (message.state != State::delivering) {  // released or fetched meanwhile
     if (taken != Taken::held) contract_broken("arrival released or fetched, yet said `consumed`");

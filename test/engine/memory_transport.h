@@ -27,6 +27,7 @@ struct MemoryOptions {
   double pace = 0.3;               // chance that a due event happens in one progress()
   double inline_completion = 0.5;  // chance that an eager send returns ok at once
   double holdable = 0.5;           // chance that an eager arrival may be held
+  double prompt = 0.5;             // chance that its handler may send
 };
 
 class MemoryWorld;

@@ -53,10 +53,10 @@ def run(case, form, ranks):
     return result
 
 
-def require_on(ranks, result, words):
-    """The line that says why, with the words, from each of the ranks."""
+def require_on(ranks, result, call, words):
+    """The line that says which call fails and why, with the words, from each of the ranks."""
     for rank in ranks:
-        lines = re.findall(rf"^gpuar: allreduce on .* fails on rank {rank}: .*$", result.output, re.M)
+        lines = re.findall(rf"^gpuar: {call} on .* fails on rank {rank}: .*$", result.output, re.M)
         require(len(lines) == 1, f"{len(lines)} lines from rank {rank}\n{result.tail()}")
         for word in words:
             require(word in lines[0], f"rank {rank} does not say \"{word}\": {lines[0]}")
@@ -66,13 +66,15 @@ def differs(case, form, ranks):
     result = run(case, form, ranks)
     call, odd = CALLS[form], ranks - 1
     named = [f"rank 0 is in {call} of {SUM}", f"rank {odd} is in {call} of {ODD[case]}"]
-    require_on(range(ranks), result, named)
+    require_on(range(ranks), result, call, named)
 
 
 def order(ranks):
     result = run("order", "blocking", ranks)
-    named = [f"rank 0 is in MPI_Allreduce of {SUM}", f"rank {ranks - 1} is in MPI_Iallreduce of {SUM}"]
-    require_on(range(ranks), result, named)
+    odd = ranks - 1
+    named = [f"rank 0 is in MPI_Allreduce of {SUM}", f"rank {odd} is in MPI_Iallreduce of {SUM}"]
+    require_on(range(odd), result, "MPI_Allreduce", named)
+    require_on([odd], result, "MPI_Iallreduce, MPI_Allreduce", named)
 
 
 def missing(case, form, ranks):
@@ -80,7 +82,7 @@ def missing(case, form, ranks):
     odd = ranks - 1
     says = f"rank {odd} is elsewhere in MPI" if case == "absent" else f"rank {odd} does not answer"
     for rank in range(odd):
-        require_on([rank], result, [f"rank {rank} is in {CALLS[form]} of {SUM}", says])
+        require_on([rank], result, CALLS[form], [f"rank {rank} is in {CALLS[form]} of {SUM}", says])
 
 
 def job_ends():

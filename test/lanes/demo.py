@@ -32,5 +32,6 @@ def beats(text):
         raise Skip(text.splitlines()[-1])
     ratios = [float(value) for value in re.findall(r"^ +(?:8 B|32 KiB|2 MiB) .* (\d+\.\d\d)$", text, re.M)]
     require(len(ratios) == 3, text)
-    # A tree over consecutive ranks is a hierarchy by itself; and one size may be disturbed.
-    require(min(ratios) < 0.85 and sorted(ratios)[1] < 1.1, f"ratios {ratios}\n{text}")
+    # Short messages are a matter of latency: who knows of the hosts gains little. One size may be
+    # disturbed.
+    require(min(ratios) < 0.75 and sorted(ratios)[1] < 1.1, f"ratios {ratios}\n{text}")

@@ -18,10 +18,10 @@ def mpi_transports():
     for path in UCX_PATHS:
         yield f"UCX_TLS={path}", lambda path=path: both_programs(env={"UCX_TLS": path})
     for path, size, used in (
-        ("sysv,self", 1024, True),
-        ("posix,cma,self", 1024, True),
+        ("sysv,self", 4096, True),
+        ("posix,cma,self", 4096, True),
         ("all", 0, False),
-        ("tcp,self", 1024, False),
+        ("tcp,self", 4096, False),
     ):
         what = "mailboxes" if used else "no mailboxes"
         yield f"UCX_TLS={path}, of {size} bytes: {what}", partial(mailboxes, path, size, used)
@@ -33,7 +33,7 @@ def mpi_transports():
 
 
 def mailboxes(path, size, used):
-    argv = [BUILD / "bench" / "gpuar_bench", "--sizes", "4,1K,2K", "--iterations", 50]
+    argv = [BUILD / "bench" / "gpuar_bench", "--sizes", "4,1K,8K", "--iterations", 50]
     mca = {"coll_gpuar_verbose": 2, "coll_gpuar_mailbox_size": size}
     result = mpi.served(3, argv, mca=mca, env={"UCX_TLS": path})
     peers = [line for line in result.output.splitlines() if " to host " in line]

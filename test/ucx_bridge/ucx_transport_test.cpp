@@ -151,7 +151,7 @@ TEST_CASE("ucx transport: release and fetch from within the handler", "[ucx]") {
   constexpr std::uint32_t rounds = 200;
   for (std::uint32_t i = 0; i < rounds; ++i) {
     pair.a.send(4 * i, 64);
-    pair.a.send(4 * i + 1, 4000);
+    pair.a.send(4 * i + 1, MailboxWriter::most_bytes + 1);
     pair.a.send(4 * i + 2, 16384);
     pair.a.send(4 * i + 3, 100000);
     REQUIRE(pair.until(
