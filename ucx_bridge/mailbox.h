@@ -1,8 +1,9 @@
 // A one-way queue of short messages between two processes of one machine, in memory that both see.
 //
-// A letter's first line holds its turn, its header and the first bytes of the payload: a message of
-// up to 40 bytes moves one cache line from the writer's core to the reader's, and no other. How
-// many letters are taken is told once in a quarter of the queue, so that this line moves rarely.
+// A letter's first line holds its turn, its header and the payload, if there is room: a message of
+// up to 40 bytes moves one cache line from the writer's core to the reader's, and no other. A
+// longer payload has the lines behind it, so that it is copied and reduced in whole lines. How many
+// letters are taken is told once in a quarter of the queue, so that this line moves rarely.
 //
 // The writer writes the first line last and in one go; the reader asks for the other lines of a
 // letter as long as the last one's while it still waits for the first: they come at the same time.
@@ -25,9 +26,14 @@ struct alignas(128) Letter {  // two lines: processors fetch them in pairs
   std::uint32_t turn;         // n when the n-th letter is complete here
   std::uint16_t header_bytes;
   std::uint16_t bytes;
-  std::byte content[4216];  // the header, then the payload
+  std::byte first_line[56];  // the header, and a payload that fits
+  std::byte lines[4096];     // one that does not
+
+  std::byte* payload(std::size_t header_length, std::size_t length) {
+    return header_length + length <= sizeof first_line ? first_line + header_length : lines;
+  }
 };
-static_assert(sizeof(Letter) == 4224);
+static_assert(offsetof(Letter, lines) == line_bytes);
 
 struct Mailbox {
   static constexpr std::uint32_t letters = 16;
@@ -39,8 +45,7 @@ struct Mailbox {
 
 class MailboxWriter {
  public:
-  // The most that a letter carries behind a header of any kind.
-  static constexpr std::size_t most_bytes = 4096;
+  static constexpr std::size_t most_bytes = sizeof Letter::lines;
 
   MailboxWriter() = default;
   explicit MailboxWriter(Mailbox& box) : box_(&box) {}
@@ -55,21 +60,15 @@ class MailboxWriter {
       if (written_ - taken_ >= Mailbox::letters) return false;
     }
     Letter& letter = box_->letter[written_ % Mailbox::letters];
-    std::byte* const payload = letter.content + header_bytes;
-    const std::size_t first = std::min(bytes, first_line - header_bytes);
-    const auto* const from = static_cast<const std::byte*>(data);
-    if (bytes > first) std::memcpy(payload + first, from + first, bytes - first);
+    if (bytes > 0) std::memcpy(letter.payload(header_bytes, bytes), data, bytes);
     letter.header_bytes = static_cast<std::uint16_t>(header_bytes);
     letter.bytes = static_cast<std::uint16_t>(bytes);
-    std::memcpy(letter.content, header, header_bytes);
-    if (first > 0) std::memcpy(payload, from, first);
+    std::memcpy(letter.first_line, header, header_bytes);
     std::atomic_ref(letter.turn).store(++written_, std::memory_order_release);
     return true;
   }
 
  private:
-  static constexpr std::size_t first_line = line_bytes - offsetof(Letter, content);
-
   static std::uint32_t load(std::uint32_t& word) {
     return std::atomic_ref(word).load(std::memory_order_acquire);
   }
@@ -102,12 +101,11 @@ class MailboxReader {
   bool take(Deliver deliver) {
     if (!has_letter()) return false;
     Letter& letter = box_->letter[taken_ % Mailbox::letters];
-    const std::size_t header_bytes =
-        std::min<std::size_t>(letter.header_bytes, sizeof letter.content);
-    const std::size_t bytes =
-        std::min<std::size_t>(letter.bytes, sizeof letter.content - header_bytes);
-    deliver(letter.content, header_bytes, letter.content + header_bytes, bytes);
-    ahead_ = std::min(offsetof(Letter, content) + header_bytes + bytes, most_ahead);
+    const auto header_bytes = std::min<std::size_t>(letter.header_bytes, sizeof letter.first_line);
+    const auto bytes = std::min<std::size_t>(letter.bytes, sizeof letter.lines);
+    std::byte* const payload = letter.payload(header_bytes, bytes);
+    deliver(letter.first_line, header_bytes, payload, bytes);
+    ahead_ = payload == letter.lines ? std::min(line_bytes + bytes, most_ahead) : 0;
     ++taken_;
     if (taken_ % (Mailbox::letters / 4) == 0)
       std::atomic_ref(box_->taken).store(taken_, std::memory_order_release);
