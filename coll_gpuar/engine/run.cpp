@@ -10,7 +10,8 @@ void Lane::begin_tables(const Program& program) {
   const Schedule& schedule = program.schedule;
   const std::size_t steps = schedule.steps.size();
   const std::size_t receives = schedule.recv_steps.size();
-  const std::size_t empty_bytes = receives * sizeof(Held*) + schedule.slots * sizeof(Slot);
+  const std::size_t slots_at = receives * sizeof(void*);
+  const std::size_t empty_bytes = slots_at + schedule.slots * sizeof(Slot);
   const std::size_t bytes = empty_bytes + 2 * steps * sizeof(std::uint32_t);
   if (bytes > block_bytes_) {
     block_.reset(new std::byte[bytes]);
@@ -18,7 +19,7 @@ void Lane::begin_tables(const Program& program) {
   }
   std::byte* const block = block_.get();
   arrivals = {reinterpret_cast<Held**>(block), receives};
-  slots = {reinterpret_cast<Slot*>(block + receives * sizeof(Held*)), schedule.slots};
+  slots = {reinterpret_cast<Slot*>(block + slots_at), schedule.slots};
   remaining = {reinterpret_cast<std::uint32_t*>(block + empty_bytes), steps};
   ready = {remaining.data() + steps, steps};
   std::memset(block, 0, empty_bytes);
