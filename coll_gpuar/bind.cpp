@@ -17,10 +17,12 @@ void gpuar_core::tell_about_device(const gpuar::Memory& memory) {
   } else if (!memory.exportable) {
     travel = "copied into memory that can be shared by IPC, because this one cannot";
   }
-  log(
-      fmt::format("gpuar: {} memory of {}: up to {} bytes through pinned host memory; beyond, "
-                  "reduced on the device and {}",
-                  gpuar::describe(memory.kind), memory.gpu->name(), live->device_limit, travel));
+  const std::string beyond =
+      gpuar::Cuda::has_kernels()
+          ? "beyond, reduced on the device and " + travel
+          : "beyond, too: this build has no kernels (it was made without nvcc), the host reduces";
+  log(fmt::format("gpuar: {} memory of {}: up to {} bytes through pinned host memory; {}",
+                  gpuar::describe(memory.kind), memory.gpu->name(), live->device_limit, beyond));
 }
 
 bool gpuar_core::place(gpuar::Run& run, const gpuar_args& args) {

@@ -253,14 +253,17 @@ std::string Cuda::current_device() {
   return bus;
 }
 
+bool Cuda::has_kernels() {
+  return kernel::image() != nullptr;
+}
+
 std::string Cuda::state() const {
   const driver::Driver& driver = impl_->shared.driver;
   if (!driver.usable()) return driver.describe();
   return fmt::format(
       "{}; {}", driver.describe(),
-      kernel::image() != nullptr
-          ? "reductions on the device"
-          : "this build has no kernels (it was made without nvcc): the host reduces");
+      has_kernels() ? "reductions on the device"
+                    : "this build has no kernels (it was made without nvcc): the host reduces");
 }
 
 }  // namespace gpuar

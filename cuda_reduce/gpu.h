@@ -173,6 +173,8 @@ class Cuda {
 
   // One line for people: the driver and its version, or why no GPU can be used.
   std::string state() const;
+  // Without them, in a build made without nvcc, no device reduces.
+  static bool has_kernels();
   // Launches and copies so far, by this object.
   std::uint64_t launches() const { return launches_; }
   std::uint64_t copies() const { return copies_; }

@@ -4,11 +4,11 @@ import re
 import tempfile
 from pathlib import Path
 
-from lanes import BUILD, ROOT, lane, mpi, parameters, require
+from lanes import BUILD, ROOT, lane, mpi, on_device, parameters, require
 
 TOOLS = ("gpuar_bench", "gpuar_info", "gpuar_sim", "gpuar_tune")  # that are compiled
 SCRIPTS = ("gpuar_trace",)
-OWN_BUILD = BUILD / "for-install"  # kept, so that the second time is quick
+OWN_BUILD = BUILD / "for-install"  # without kernels; kept, so that the second time is quick
 
 
 def lanes():
@@ -19,6 +19,7 @@ def lanes():
 def install():
     "meson install and uninstall; Open MPI sees the component and its parameters"
     yield "component_dir", component_dir
+    yield "built without the CUDA toolkit: device memory is right, and carried by the host", no_kernels
     yield "DESTDIR", destdir
     yield "a component built for another Open MPI", foreign
     yield "ompi_info: every parameter has unit and default", parameters.have_help
@@ -36,11 +37,13 @@ def files(folder):
 def component_dir():
     """A build that installs to a user's own folder, from which Open MPI then loads it."""
     prefix, components = OWN_BUILD / "prefix", OWN_BUILD / "components"
-    setup = ["meson", "setup", OWN_BUILD, ROOT, f"-Dprefix={prefix}"]
-    setup += [f"-Dcomponent_dir={components}", "-Doptimization=0", "-Ddebug=false"]
-    setup += [f"-D{name}={mpi.build_option(name)}" for name in ("openmpi", "openmpi_source", "ucx", "toolkit")]
-    if not (OWN_BUILD / "build.ninja").exists():
-        succeed(*setup)
+    options = [f"-Dprefix={prefix}", f"-Dcomponent_dir={components}"]
+    options += ["-Doptimization=0", "-Ddebug=false", "-Dcuda=disabled"]
+    options += [f"-D{name}={mpi.build_option(name)}" for name in ("openmpi", "openmpi_source", "ucx")]
+    if (OWN_BUILD / "build.ninja").exists():
+        succeed("meson", "configure", OWN_BUILD, *options)
+    else:
+        succeed("meson", "setup", OWN_BUILD, ROOT, *options)
     succeed("ninja", "-C", OWN_BUILD, "mca_coll_gpuar.so", *(f"bench/{tool}" for tool in TOOLS))
     succeed("meson", "install", "-C", OWN_BUILD, "--no-rebuild")
     require(files(components) == [components / "mca_coll_gpuar.so"], f"has {files(components)}")
@@ -56,6 +59,20 @@ def component_dir():
     mpi.served(2, argv, env=env)
     succeed("ninja", "-C", OWN_BUILD, "uninstall")
     require(not files(components) and not files(prefix), "uninstall left files behind")
+
+
+def no_kernels():
+    """With a driver and a device all the same: the memory is recognised, and said to be carried."""
+    machine = on_device.staged()
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "mca_coll_gpuar.so").symlink_to(OWN_BUILD / "mca_coll_gpuar.so")
+        env = {"OMPI_MCA_mca_base_component_path": f"{name}:{mpi.stock_component_dir()}"}
+        mca = {"coll_gpuar_verbose": 1}
+        result = machine.run(2, "mix", ["rounds=2"], env=env, mca=mca)
+    require("this build has no kernels" in result.output, f"it does not say so\n{result.tail()}")
+    for rank, count in mpi.counters(result.output).items():
+        require(count["through_host"] == count["device_calls"], f"rank {rank}: {count}")
+        require(count["launches"] == 0, f"rank {rank}: {count}")
 
 
 def header_alone(folder):
