@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <set>
 
 #include "harness.h"
 
@@ -116,6 +118,25 @@ void around_powers_of_two_of_bytes(Case& c) {
   }
 }
 
+// Where a message takes another way: what a letter holds, a short and a long segment, a fragment, and
+// what is eager over TCP. A message is the vector, a half of it, or a rank's part.
+void around_thresholds(Case& c) {
+  constexpr std::size_t kib = 1024;
+  constexpr std::array<std::size_t, 5> thresholds{4 * kib, 30 * kib, 60 * kib, 62 * kib, 256 * kib};
+  const auto ranks = static_cast<std::size_t>(c.size);
+  const std::size_t most_parts = std::max<std::size_t>(ranks, 2);
+  WrappingSum<std::uint8_t> bytes(c, MPI_UINT8_T, thresholds.back() * most_parts + 1);
+  WrappingSum<std::uint64_t> longs(c, MPI_UINT64_T, thresholds.back() * most_parts / 8 + 1);
+  for (const std::size_t threshold : thresholds) {
+    for (const std::size_t parts : std::set<std::size_t>{1, 2, ranks}) {
+      const std::size_t middle = threshold * parts;
+      for (const std::size_t count : {middle - 1, middle, middle + 1}) bytes.check_all(count);
+      for (const std::size_t count : {middle / 8 - 1, middle / 8, middle / 8 + 1})
+        longs.check_all(count);
+    }
+  }
+}
+
 void fewer_elements_than_ranks(Case& c) {
   const std::size_t most = 2 * static_cast<std::size_t>(c.size) + 1;
   WrappingSum<std::uint64_t> sum(c, MPI_UINT64_T, most);
@@ -217,6 +238,7 @@ constexpr Entry cases[] = {
     {"every_count_of_bytes", every_count_of_bytes},
     {"around_powers_of_two", around_powers_of_two},
     {"around_powers_of_two_of_bytes", around_powers_of_two_of_bytes},
+    {"around_thresholds", around_thresholds},
     {"fewer_elements_than_ranks", fewer_elements_than_ranks},
     {"hundred_chars", hundred_chars},
     {"odd_alignment", odd_alignment},
