@@ -8,7 +8,7 @@ import tempfile
 from functools import partial
 
 import cluster as clusters
-from lanes import BUILD, Skip, cluster, lane, mpi, require
+from lanes import BUILD, Skip, cluster, lane, mpi, on_device, require
 
 INFO = BUILD / "bench" / "gpuar_info"
 MACHINE_XML = BUILD / "test" / "topo" / "machine_xml"
@@ -35,6 +35,7 @@ def info():
         ("another pml beside an active port", "pml", {"mca": {"pml": "ob1"}}),
     ):
         yield name, partial(on_described_machine, wanted, arguments)
+    yield "another UCX than gpuar was built for", another_ucx
     yield "ranks that are not bound", unbound
     yield "more ranks than hardware threads", oversubscribed
     yield "gpuar declines", declined
@@ -130,6 +131,16 @@ def has_what_it_takes(wanted, found):
         raise Skip("this machine has the module of GPUDirect")
     if wanted == "ucx_without_cuda" and "device" in process["ucx"]["memory"]:
         raise Skip("this UCX carries device memory")
+
+
+def another_ucx():
+    libraries, why = on_device.cuda_aware_ucx()
+    if not libraries or mpi.build_option("ucx"):
+        raise Skip(why or "this build has a UCX of its own choice")
+    found, _ = job(2, options=["-x", f"LD_LIBRARY_PATH={libraries}"])
+    require("other_ucx" in warned(found), f"{found['warnings']}")
+    told = warned(found)["other_ucx"]
+    require("gpuar was built for UCX" in told["what"], f"{told}")
 
 
 def on_described_machine(wanted, arguments):

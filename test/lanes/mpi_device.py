@@ -106,6 +106,9 @@ def what_ucx_carries(machine):
         machine.carries == carries[-1] or machine.carries in carries,
         f"UCX {found[1]} ({found[2]}) carries {carries}, not {machine.carries}",
     )
+    if not mpi.build_option("ucx"):
+        other = machine.name == "direct"  # than that of the system, which the build has
+        require(("warning: gpuar was built for UCX" in found[3]) == other, f"it says {found[3]}")
 
 
 def set_up(machine, ranks, memory="device", reused=False, through_host=None, **settings):

@@ -118,8 +118,8 @@ void around_powers_of_two_of_bytes(Case& c) {
   }
 }
 
-// Where a message takes another way: what a letter holds, a short and a long segment, a fragment, and
-// what is eager over TCP. A message is the vector, a half of it, or a rank's part.
+// Where a message takes another way: what a letter holds, a short and a long segment, a fragment,
+// and what is eager over TCP. A message is the vector, a half of it, or a rank's part.
 void around_thresholds(Case& c) {
   constexpr std::size_t kib = 1024;
   constexpr std::array<std::size_t, 5> thresholds{4 * kib, 30 * kib, 60 * kib, 62 * kib, 256 * kib};
