@@ -45,6 +45,9 @@ struct Machine {
   bool moves_by_itself = false;
   std::uint32_t ports = 1;  // ways out of a host, shared by its ranks
   std::uint32_t depth = 2;  // segments in flight
+  // Longer ones would leave the caches between their steps.
+  std::uint64_t largest_segment = 3932160;
+  std::uint64_t most_in_flight = ~std::uint64_t{0};  // bytes of segments, for their scratch's sake
 };
 
 // For communicators that are expected to reduce device memory. Every message and every reduction
@@ -61,6 +64,10 @@ constexpr Machine device_machine() {
   machine.moves_by_itself = true;
   machine.ports = port_for_each_rank;
   machine.depth = 4;
+  // Messages cost more there than bytes; what bounds segments is the scratch that they take. It is
+  // twice of what is in flight at most, which the pool of a device keeps.
+  machine.largest_segment = std::uint64_t{28} << 20;
+  machine.most_in_flight = std::uint64_t{112} << 20;
   return machine;
 }
 

@@ -14,7 +14,6 @@ namespace {
 constexpr std::array<std::uint32_t, 5> radices{2, 4, 8, 16, 32};
 // 60 KiB times powers of two: what a fragment of shared memory takes, and room for uneven parts.
 constexpr std::uint64_t smallest_segment = 30720;
-constexpr std::uint64_t largest_segment = 3932160;
 
 // What is chosen before radix and segments.
 struct Way {
@@ -61,10 +60,15 @@ std::optional<Choice::Reason> refusal(const Way& way, const CallShape& shape) {
 // Segments in flight hide each other's latencies. Where one core copies and reduces and a segment
 // takes a single round, nothing is left to hide, and a second one only costs cache. What is
 // composed of parts keeps each of them busy with another segment.
-std::uint32_t default_depth(const Choice& choice, const CallShape& shape, const Machine& machine) {
-  if (choice.composition != flat) return 2 * machine.depth;
+std::uint64_t default_depth(const Choice& choice, const CallShape& shape, const Machine& machine) {
   const bool overlaps = shape.layout.hosts > 1 || machine.moves_by_itself;
-  return cost_of(choice, shape).across.rounds == 1 && !overlaps ? 1 : machine.depth;
+  std::uint64_t depth = machine.depth;
+  if (choice.composition != flat) {
+    depth = 2 * depth;
+  } else if (!overlaps && cost_of(choice, shape).across.rounds == 1) {
+    depth = 1;
+  }
+  return std::min(depth, machine.most_in_flight / choice.segment_bytes);
 }
 
 Choice cheapest_segments(const Way& way, std::uint32_t radix, const CallShape& shape,
@@ -87,8 +91,8 @@ Choice cheapest_segments(const Way& way, std::uint32_t radix, const CallShape& s
     consider(std::min(forced.segment_bytes, std::max<std::uint64_t>(shape.bytes, 1)));
     return best;
   }
-  if (shape.bytes <= largest_segment) consider(shape.bytes);
-  for (std::uint64_t bytes = largest_segment; bytes >= smallest_segment; bytes /= 2) {
+  if (shape.bytes <= machine.largest_segment) consider(shape.bytes);
+  for (std::uint64_t bytes = machine.largest_segment; bytes >= smallest_segment; bytes /= 2) {
     if (bytes < shape.bytes) consider(bytes);
   }
   return best;

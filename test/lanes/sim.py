@@ -21,7 +21,8 @@ def sim():
     "gpuar_sim: docs/scaling.md is what it predicts, the chosen is near the bound, mistakes are named"
     yield "docs/scaling.md is up to date", page
     yield "the picture", picture
-    for machine in ("host", ROOT / "bench" / "machines" / "cluster.json"):
+    machines = ROOT / "bench" / "machines"
+    for machine in ("host", "device", machines / "cluster.json", machines / "gpus.json"):
         yield f"{Path(machine).name}: within 1.3 times the bound", partial(near_bound, machine)
     for text, why in (
         ("{", "parse error at line"),

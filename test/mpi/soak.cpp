@@ -76,6 +76,17 @@ void mixed_call(Buffers& buffers, long i) {
   call(MPI_COMM_WORLD, all_forms[i % 7 == 0 ? 1 + i % 2 : 0], buffers.in, buffers.out, count);
 }
 
+// Long calls are few among the mixed ones: without these, pages of shared memory and of pools would
+// be touched for the first time until far into the run.
+void fill_pools(Buffers& buffers) {
+  constexpr std::size_t a_letter = 1000;
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    call(MPI_COMM_WORLD, all_forms[i % all_forms.size()], buffers.in, buffers.out,
+         1 + mix(i) % most);
+    call(MPI_COMM_WORLD, all_forms[0], buffers.in, buffers.out, a_letter);
+  }
+}
+
 void communicator(Buffers& buffers, long i) {
   MPI_Comm comm = MPI_COMM_NULL;
   int rank = 0;
@@ -165,6 +176,7 @@ int main(int argc, char** argv) {
   if (parent != MPI_COMM_NULL) {
     merge(parent, true, buffers);
   } else if (what == "calls") {
+    fill_pools(buffers);
     in_parts(number, [&](long i) { mixed_call(buffers, i); });
   } else if (what == "communicators") {
     in_parts(number, [&](long i) { communicator(buffers, i); });
