@@ -1,5 +1,5 @@
 """Times allreduce on hosts that are made on this machine: gpuar as it chooses, each of its flat
-algorithms, and stock Open MPI, beside the least time that the links allow.
+algorithms, and stock Open MPI, beside the least time that the links allow and what gpuar_sim predicts.
 
 All run in turn, round after round, on the same hosts; a figure is the median over the rounds, and a
 ratio the median of the ratios within one round. The bound of N hosts is 2 (N - 1) / N times the
@@ -18,6 +18,7 @@ from cluster.links import bits_per_second
 from lanes import BUILD, Failure, mpi
 
 BENCH = BUILD / "bench" / "gpuar_bench"
+SIM = BUILD / "bench" / "gpuar_sim"
 FLAT = ["ring", "recursive_doubling", "tree", "rabenseifner", "direct", "two_shot"]
 
 # Open MPI's own collectives over either of the ways in which it sends messages between hosts.
@@ -132,6 +133,44 @@ def print_row(size, rounds, bound):
     print("".join(f"{ratio:>19}" for ratio in ratios), f" ({flat})")
 
 
+def predict(cluster, sizes, rate):
+    """What gpuar_sim says of such hosts: {size: {name: µs}}, with the name "gpuar" for its choice."""
+    network = {"gigabytes_per_second": bits_per_second(rate) / 8e9}
+    with tempfile.TemporaryDirectory() as folder:
+        machine, file = Path(folder) / "machine.json", Path(folder) / "results.json"
+        machine.write_text(json.dumps({"ranks_per_node": cluster.ranks[0], "network": network}))
+        argv = [SIM, "--machine", machine, "--nodes", len(cluster.ranks), "--all", "--json", file]
+        argv += ["--sizes", ",".join(map(str, sizes))]
+        mpi.succeed(mpi.run(argv, timeout=60), "gpuar_sim")
+        cases = json.loads(file.read_text())["results"]
+    predicted = {}
+    for case in cases:
+        times = predicted.setdefault(case["bytes"], {})
+        for row in case["rows"]:
+            name = "gpuar" if row["chosen"] else row["algorithm"].split(" ")[0]
+            if " with " not in row["algorithm"] or row["chosen"]:
+                times[name] = min(row["us"], times.get(name, row["us"]))
+        chosen = next(row for row in case["rows"] if row["chosen"])
+        times.setdefault(chosen["algorithm"].split(" ")[0], chosen["us"])
+    return predicted
+
+
+def print_predictions(cluster, rounds, rate):
+    if len(set(cluster.ranks)) > 1:
+        return print("gpuar_sim knows hosts of equally many ranks alone: nothing is predicted")
+    sizes = list(rounds[0]["gpuar"])
+    predicted = predict(cluster, sizes, rate)
+    print("\npredicted by gpuar_sim in µs, from its own constants and the rate; in brackets over measured")
+    print("".join([" " * 8, *(f"{name:>22}" for name in GPUAR)]))
+    for size in sizes:
+        print(f"{human(size):>8}", end="")
+        for name in GPUAR:
+            measured = statistics.median(samples[name][size] for samples in rounds)
+            text = f"{predicted[size][name]:.1f} ({predicted[size][name] / measured:.2f})"
+            print(f"{text:>22}", end="")
+        print()
+
+
 def main():
     arguments = parse_arguments()
     written = []
@@ -140,6 +179,7 @@ def main():
         with Cluster(ranks, Veth(arguments.rate)) as cluster:
             rounds = measure(cluster, arguments)
             print_table(cluster, rounds, arguments.rate)
+            print_predictions(cluster, rounds, arguments.rate)
         written.append({"ranks": ranks, "rate": arguments.rate, "rounds": rounds})
     print(
         "\nmedian time of a call over the rounds; ratios (smallest–largest) below 1: gpuar is faster;"

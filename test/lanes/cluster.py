@@ -185,5 +185,7 @@ def side_by_side():
     result = mpi.run([*argv, "--min-time", "0.002"], timeout=120, cwd="/")
     mpi.succeed(result, "bench/cluster")
     require("2 hosts, 1 + 1 ranks; links: veth" in result.output, result.tail())
-    for row in (" 8 B", "64 KiB"):
-        require(re.search(f"^ *{row.strip()} .*[0-9]", result.output, re.M), result.tail())
+    for row in ("8 B", "64 KiB"):
+        found = re.findall(rf"^ *{row} .*$", result.output, re.M)
+        require(len(found) == 2, f"no table and no prediction of {row}\n{result.tail()}")
+        require(len(re.findall(r" \d+\.\d \(\d+\.\d\d\)", found[1])) == 7, f"{found[1]}")
