@@ -72,7 +72,7 @@ class Reader {
     if (format == nullptr) {
       throw std::runtime_error(fmt::format("{}: has no line \"format = 1\"", name_));
     }
-    if (format->value<std::int64_t>() != known_format) {
+    if (format->value_exact<std::int64_t>() != known_format) {
       throw fail(format->source(), "this gpuar reads format 1; write the file anew by gpuar_tune");
     }
     std::vector<Tuning::Table> tables;

@@ -127,6 +127,8 @@ TEST_CASE("whatever is wrong with a file is named with its line", "[tuning]") {
       {"format = 1\n\u019a = 2\n", ":2: ", "only ASCII"},
       {"format = 1\nranks =\n", ":2: ", ""},
       {"format = 2\n", ":1: ", "reads format 1"},
+      {"format = 1.0\n", ":1: ", "reads format 1"},
+      {"format = 1e31\n", ":1: ", "reads format 1"},  // no integer can hold it
       {"format = \"1\"\n", ":1: ", "reads format 1"},
       {"", ": ", "has no line \"format = 1\""},
       {"format = 1\nfromat = 2\n", ":2: ", "unknown key \"fromat\""},
