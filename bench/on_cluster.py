@@ -147,11 +147,10 @@ def predict(cluster, sizes, rate):
     for case in cases:
         times = predicted.setdefault(case["bytes"], {})
         for row in case["rows"]:
-            name = "gpuar" if row["chosen"] else row["algorithm"].split(" ")[0]
-            if " with " not in row["algorithm"] or row["chosen"]:
-                times[name] = min(row["us"], times.get(name, row["us"]))
-        chosen = next(row for row in case["rows"] if row["chosen"])
-        times.setdefault(chosen["algorithm"].split(" ")[0], chosen["us"])
+            if row["chosen"]:
+                times["gpuar"] = row["us"]
+            if " with " not in row["algorithm"]:  # flat
+                times[row["algorithm"].split(" ")[0]] = row["us"]
     return predicted
 
 
