@@ -146,6 +146,8 @@ class Reporter {
                         {"p95_us", sample.p95_us},
                         {"algbw", bench::algorithm_bandwidth(sample)},
                         {"busbw", busbw},
+                        {"before_ns", sample.before_ns},
+                        {"after_ns", sample.after_ns},
                         {"served_by", served_by},
                         {"verified", true}});  // a wrong result ends the run
   }

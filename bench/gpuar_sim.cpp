@@ -60,32 +60,39 @@ struct Case {
   std::vector<Row> rows;  // the chosen one first, then from fast to slow
 };
 
-gpuar::Level equal_nodes(std::uint64_t nodes, gpuar::Rank ranks) {
+// Of equal size, filled one after the other.
+gpuar::Level equal_groups(gpuar::Rank ranks, gpuar::Rank each) {
   gpuar::Level level;
-  for (std::uint64_t node = 0; node < nodes; ++node) {
-    level.insert(level.end(), static_cast<std::size_t>(ranks), static_cast<gpuar::Rank>(node));
-  }
+  for (gpuar::Rank rank = 0; rank < ranks; ++rank) level.push_back(rank / each);
   return level;
 }
 
-gpuar::CallShape shape_of(const gpuar::Level& level, std::uint64_t bytes) {
-  const gpuar::GroupSizes sizes = gpuar::sizes_of(level);
+std::vector<gpuar::Level> levels_of(const bench::ImaginedMachine& machine, std::uint64_t nodes) {
+  const auto ranks = static_cast<gpuar::Rank>(nodes) * machine.ranks_per_node;
+  const gpuar::Rank per_package = machine.ranks_per_node / machine.packages_per_node;
+  std::vector<gpuar::Level> levels;
+  if (machine.packages_per_node > 1 && per_package > 1) {
+    levels.push_back(equal_groups(ranks, per_package));
+  }
+  levels.push_back(equal_groups(ranks, machine.ranks_per_node));
+  return levels;
+}
+
+gpuar::CallShape shape_of(gpuar::Levels levels, std::uint64_t bytes) {
   gpuar::CallShape shape;
   shape.bytes = bytes;
   shape.element_bytes = std::min<std::uint64_t>(bytes % 8 == 0 ? 8 : 1, bytes);
-  shape.ranks = sizes.ranks;
-  shape.layout.hosts = static_cast<std::uint32_t>(sizes.groups);
-  shape.layout.max_ranks_per_host = static_cast<std::uint32_t>(sizes.largest);
-  shape.layout.min_ranks_per_host = static_cast<std::uint32_t>(sizes.smallest);
-  shape.layout.hosts_are = gpuar::grouping_of(level);
+  shape.ranks = static_cast<gpuar::Rank>(levels.back().size());
+  shape.layout = gpuar::summary_of(levels);
   return shape;
 }
 
 // Time, plan and scratch of the first rank, which has the most to do in every algorithm.
-void measure_plan(const Choice& choice, const gpuar::CallShape& shape, const gpuar::Level& level,
+void measure_plan(const Choice& choice, const gpuar::CallShape& shape, gpuar::Levels levels,
                   Row& row) {
   const auto start = std::chrono::steady_clock::now();
-  const auto program = std::make_shared<const gpuar::Program>(gpuar::schedule_of(choice, 0, level));
+  const auto program =
+      std::make_shared<const gpuar::Program>(gpuar::schedule_of(choice, 0, levels));
   row.build_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   row.plan = program->bytes();
@@ -95,17 +102,18 @@ void measure_plan(const Choice& choice, const gpuar::CallShape& shape, const gpu
   row.scratch = plan.slot_bytes * program->schedule.slots * plan.depth;
 }
 
-Row simulate(const Choice& choice, const gpuar::CallShape& shape, const gpuar::Level& level,
+Row simulate(const Choice& choice, const gpuar::CallShape& shape, gpuar::Levels levels,
              const gpuar::Fabric& fabric) {
   Row row;
   row.algorithm = gpuar::describe(choice);
   const gpuar::ComposedCost cost = gpuar::cost_of(choice, shape);
-  row.steps = cost.within.rounds + cost.across.rounds;
-  measure_plan(choice, shape, level, row);
+  row.steps = cost.across.rounds;
+  for (const gpuar::Cost& part : cost.within) row.steps += part.rounds;
+  measure_plan(choice, shape, levels, row);
   row.ps = choice.predicted_ps;
-  row.walked = gpuar::different_programs(choice, level) <= most_programs;
+  row.walked = gpuar::different_programs(choice, levels) <= most_programs;
   if (row.walked) {
-    const gpuar::Programs programs = gpuar::programs_of(choice, level);
+    const gpuar::Programs programs = gpuar::programs_of(choice, levels);
     row.ps = gpuar::walk(programs, choice, shape, fabric);
     row.traffic = gpuar::traffic(programs, shape);
   }
@@ -114,14 +122,14 @@ Row simulate(const Choice& choice, const gpuar::CallShape& shape, const gpuar::L
 
 Case run_case(const Options& options, const bench::ImaginedMachine& machine, std::uint64_t nodes,
               std::uint64_t bytes) {
-  const gpuar::Level level = equal_nodes(nodes, machine.ranks_per_node);
-  const gpuar::CallShape shape = shape_of(level, bytes);
+  const std::vector<gpuar::Level> levels = levels_of(machine, nodes);
+  const gpuar::CallShape shape = shape_of(levels, bytes);
   const gpuar::Fabric& fabric = machine.fabric;
   gpuar::Forced forced;
   forced.segment_bytes = options.segment;
   const Choice chosen = gpuar::select(shape, forced, fabric.machine);
-  Case result{nodes, level.size(), bytes, bench::lower_bound(machine, nodes, bytes), {}};
-  result.rows.push_back(simulate(chosen, shape, level, fabric));
+  Case result{nodes, levels.back().size(), bytes, bench::lower_bound(machine, nodes, bytes), {}};
+  result.rows.push_back(simulate(chosen, shape, levels, fabric));
   result.rows.front().chosen = true;
   if (!options.all) return result;
   for (const gpuar::Composition& composition : gpuar::compositions()) {
@@ -131,7 +139,7 @@ Case run_case(const Options& options, const bench::ImaginedMachine& machine, std
       const Choice other = gpuar::select(shape, forced, fabric.machine);
       if (other.reason != Choice::Reason::forced) continue;
       if (other.algorithm == chosen.algorithm && other.composition == chosen.composition) continue;
-      result.rows.push_back(simulate(other, shape, level, fabric));
+      result.rows.push_back(simulate(other, shape, levels, fabric));
     }
   }
   std::sort(result.rows.begin() + 1, result.rows.end(),

@@ -44,6 +44,10 @@ struct Sample {
   std::uint64_t calls;
   double min_us, median_us, p95_us;
   bool served_by_gpuar;  // every call, on every rank
+  // What a short message of MPI's own takes between the first two ranks, before and after: how far
+  // apart their cores are. Cores of a virtual machine move, and only samples of equal distance
+  // compare. 0 with one rank.
+  double before_ns, after_ns;
 };
 
 // Collective. All results are valid on every rank. Throws std::runtime_error, on every rank, if a

@@ -1,8 +1,9 @@
 """Runs gpuar_bench with gpuar and with stock Open MPI in turn and prints one table per form.
 
-The two run as A B A B …, and a size's ratio is the median over the rounds of time(gpuar) /
-time(stock) within one round: two cores of a virtual machine may share a cache in one minute and not
-in the next, so only neighbours in time are comparable, and absolute times are not."""
+The two run as A B A B …, and a size's ratio is the median of time(gpuar) / time(stock) over pairs of
+samples. Two cores of a virtual machine may share a cache in one minute and not in the next, which
+the time of MPI's own messages tells: each sample of stock is paired with the nearest one of gpuar
+that found the cores equally far apart, and absolute times are not comparable at all."""
 
 import argparse
 import json
@@ -14,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from lanes import BUILD, Failure, mpi
+from racing import pairing
 
 BENCH = BUILD / "bench" / "gpuar_bench"
 FORMS = ("blocking", "nonblocking", "persistent")
@@ -62,6 +64,33 @@ def human(size):
     return f"{size} B"
 
 
+def samples_of(rounds, key):
+    """Those of one form and size, as pairing wants them; any may be paired."""
+    return [
+        {
+            "round": 0,
+            "at": 2 * number + place,
+            "entrant": side,
+            "us": results[side][key]["min_us"],
+            "before": results[side][key]["before_ns"],
+            "after": results[side][key]["after_ns"],
+        }
+        for number, results in enumerate(rounds)
+        for place, side in enumerate(("gpuar", "stock"))
+    ]
+
+
+def pairs_of(rounds, key):
+    """Pairs of (gpuar, stock) in µs, and whether the cores were equally far apart; neighbours in
+    time if that never was so."""
+    samples = samples_of(rounds, key)
+    pairs = pairing.pairs(samples, "gpuar", "stock")
+    alike = bool(pairs)
+    if not alike:
+        pairs = zip(samples[::2], samples[1::2])
+    return [(ours["us"], stock["us"]) for ours, stock in pairs], alike
+
+
 def print_table(form, rounds):
     """Prints a row per size; returns the ratios."""
     print(f"\n{form}")
@@ -71,19 +100,17 @@ def print_table(form, rounds):
     )
     ratios = []
     for key in (key for key in rounds[0]["gpuar"] if key[0] == form):
-        of = {
-            side: [samples[side][key]["min_us"] for samples in rounds]
-            for side in ("gpuar", "stock")
-        }
-        paired = [ours / stock for ours, stock in zip(of["gpuar"], of["stock"])]
+        pairs, alike = pairs_of(rounds, key)
+        ours, stock = (statistics.median(side) for side in zip(*pairs))
+        paired = [pair[0] / pair[1] for pair in pairs]
         ratios.append(statistics.median(paired))
+        ratio = f"{'' if alike else '~'}{ratios[-1]:.2f}"
         spread = f"({min(paired):.2f}–{max(paired):.2f})"
         per_algbw = rounds[0]["gpuar"][key]["busbw"] / rounds[0]["gpuar"][key]["algbw"]
-        busbw = key[1] / statistics.median(of["gpuar"]) * 1e-3 * per_algbw
+        busbw = key[1] / ours * 1e-3 * per_algbw
         served_by = {samples["gpuar"][key]["served_by"] for samples in rounds}
         print(
-            f"{human(key[1]):>9} {statistics.median(of['gpuar']):>11.2f} "
-            f"{statistics.median(of['stock']):>11.2f} {ratios[-1]:>6.2f} {spread:>13} "
+            f"{human(key[1]):>9} {ours:>11.2f} {stock:>11.2f} {ratio:>6} {spread:>13} "
             f"{busbw:>11.3f}  {'/'.join(sorted(served_by))}"
         )
     return ratios
@@ -96,7 +123,8 @@ def main():
         print(f"bench/run: round {number} of {arguments.rounds}", file=sys.stderr)
         rounds.append({side: sample(side, arguments) for side in ("gpuar", "stock")})
     print(f"allreduce, {arguments.op} of {arguments.type}, {arguments.ranks} ranks, host memory")
-    print("time of a call in the fastest batch; ratio gpuar / stock, below 1 is faster; medians")
+    print("time of a call in the fastest batch; ratio gpuar / stock, below 1 is faster; medians over")
+    print("samples with the cores equally far apart (~: there were none, neighbours in time)")
     busy = os.getloadavg()[0] - arguments.ranks
     if busy > 1:
         print(f"note: {busy:.0f} other processes were running, times are disturbed")
@@ -123,7 +151,8 @@ def main():
         raise Failure(f"gpuar did not serve {len(others)} of the lines above, see 'served by'")
 
 
-try:
-    main()
-except Failure as failure:
-    sys.exit(f"bench/run: {failure}")
+if __name__ == "__main__":
+    try:
+        main()
+    except Failure as failure:
+        sys.exit(f"bench/run: {failure}")

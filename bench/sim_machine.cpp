@@ -18,7 +18,7 @@ constexpr gpuar::Rank usual_ranks = 8;
 
 ImaginedMachine built_in(const std::string& name) {
   const bool device = name == "device";
-  return {name, usual_ranks, {device ? gpuar::device_machine() : gpuar::Machine{}, 0}};
+  return {name, usual_ranks, 1, {device ? gpuar::device_machine() : gpuar::Machine{}, 0}};
 }
 
 // The items of an object; what nobody asks for is a mistake in the file.
@@ -94,10 +94,16 @@ ImaginedMachine read_machine(const json& object, const std::string& where) {
   items.take("name", [&](const json& value) { read.name = value.get<std::string>(); });
   items.take_number("ranks_per_node", 1,
                     [&](double ranks) { read.ranks_per_node = static_cast<gpuar::Rank>(ranks); });
+  items.take_number("packages_per_node", 1, [&](double packages) {
+    read.packages_per_node = static_cast<gpuar::Rank>(packages);
+  });
   items.take_number("ports_per_node", 1,
                     [&](double ports) { machine.ports = static_cast<std::uint32_t>(ports); });
   items.take("within", [&](const json& value) {
     machine.shared_memory = read_link(value, where + ": within", machine.shared_memory);
+  });
+  items.take("between_packages", [&](const json& value) {
+    machine.between_parts = read_link(value, where + ": between_packages", machine.between_parts);
   });
   items.take("network", [&](const json& value) {
     machine.network = read_link(value, where + ": network", machine.network);
@@ -106,6 +112,9 @@ ImaginedMachine read_machine(const json& object, const std::string& where) {
                     [&](double rate) { machine.reduce_byte = picoseconds_of_rate(rate); });
   items.take_number("launch_us", 0, [&](double us) { read.fabric.launch = picoseconds(us); });
   items.end();
+  if (read.ranks_per_node % read.packages_per_node != 0) {
+    throw std::runtime_error(where + ": \"packages_per_node\" must divide \"ranks_per_node\"");
+  }
   return read;
 }
 

@@ -11,6 +11,7 @@ namespace bench {
 struct ImaginedMachine {
   std::string name;
   gpuar::Rank ranks_per_node = 1;
+  gpuar::Rank packages_per_node = 1;  // divides the ranks
   gpuar::Fabric fabric;
 };
 

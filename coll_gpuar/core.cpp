@@ -264,13 +264,11 @@ int gpuar_comm_create(gpuar_core* core, const gpuar_comm_desc* desc, gpuar_comm*
     comm->watched = true;
     comm->processes.assign(desc->processes, desc->processes + size);
     comm->directory = *desc->directory;
-    comm->layout = {static_cast<std::uint32_t>(layout.nodes),
-                    static_cast<std::uint32_t>(layout.largest_node),
-                    layout.oversubscribed,
-                    layout.cache_per_rank,
-                    static_cast<std::uint32_t>(layout.smallest_node),
-                    gpuar::grouping_of(layout.node_of),
-                    static_cast<std::uint32_t>(layout.shared_threads)};
+    gpuar::Placement placement(layout);
+    comm->layout = gpuar::summary_of(placement.levels);
+    comm->layout.oversubscribed = layout.oversubscribed;
+    comm->layout.cache_per_rank = layout.cache_per_rank;
+    comm->layout.shared_threads = static_cast<std::uint32_t>(layout.shared_threads);
     comm->forced = core->forced;
     comm->reproducible = core->params.reproducible;
     comm->wanted = core->expect;
@@ -282,7 +280,7 @@ int gpuar_comm_create(gpuar_core* core, const gpuar_comm_desc* desc, gpuar_comm*
       comm->traced_as = core->tracing->trace().add_communicator(
           {gpuar::key_of(*comm), comm->name, comm->size, comm->rank});
     }
-    comm->nodes = &*core->layouts.insert(layout.node_of).first;
+    comm->placement = &*core->placements.insert(std::move(placement)).first;
     core->engine.add(*comm);
     *out = comm.release();
     return GPUAR_OK;

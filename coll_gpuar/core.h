@@ -49,7 +49,7 @@ typedef struct gpuar_params {
   size_t pool_size;        /*   idle scratch kept per device, and pinned memory in all, in bytes */
   bool sync_device;        /* + wait for work queued on the buffer's device before a call */
   const char* tuning_file; /* * "" or a path: the content is what must agree */
-  const char* test_node_size; /* * "" or "2" or "1,3": pretend nodes, for tests */
+  const char* test_node_size; /* * "", "2", "1,3", "4/2": pretend nodes, for tests */
   const char* report;  /* * (whether) "" or "0": none, "1": a table, or a file to write it to */
   const char* trace;   /* * (whether) "" or "0": none, else the name of the files to write it to */
   size_t trace_events; /*   that are kept; the latest */

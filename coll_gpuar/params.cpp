@@ -38,10 +38,12 @@ bool read_params(const gpuar_params& params, gpuar_core& core, std::string& why)
   core.params.tuning_file = core.tuning_file.c_str();
   core.params.test_node_size = core.test_node_size.c_str();
   if (!gpuar::parse_algorithm(core.algorithm, core.forced, why)) return false;
-  const auto sizes = gpuar::parse_node_sizes(core.test_node_size);
-  if (!sizes) {
-    why = fmt::format("coll_gpuar_test_node_size is \"{}\"; give a number, or a list such as 1,3",
-                      core.test_node_size);
+  const auto pretended = gpuar::parse_pretended(core.test_node_size);
+  if (!pretended) {
+    why = fmt::format(
+        "coll_gpuar_test_node_size is \"{}\"; give a number, or a list such as 1,3, and for "
+        "packages within nodes another one after a slash, such as 4/2",
+        core.test_node_size);
     return false;
   }
   if (params.check && params.check_timeout < 1) {
@@ -60,7 +62,7 @@ bool read_params(const gpuar_params& params, gpuar_core& core, std::string& why)
     return false;
   }
   core.watch.set_timeout(params.timeout);
-  core.pretend_nodes = *sizes;
+  core.pretended = *pretended;
   core.expect = params.expect ? params.expect : "auto";
   if (!is_expectation(core.expect)) {
     why =

@@ -42,7 +42,7 @@ gpuar::Layout gpuar_core::layout_of(std::span<const std::uint64_t> processes,
   const std::lock_guard guard(members_mutex);
   if (!std::equal(processes.begin(), processes.end(), laid_out.begin(), laid_out.end())) {
     laid_out.clear();  // there may be no memory for what follows
-    last_layout = gpuar::make_layout(places, pretend_nodes);
+    last_layout = gpuar::make_layout(places, pretended);
     laid_out.assign(processes.begin(), processes.end());
   }
   return last_layout;
@@ -50,19 +50,22 @@ gpuar::Layout gpuar_core::layout_of(std::span<const std::uint64_t> processes,
 
 std::shared_ptr<const gpuar::Program> gpuar_core::program(const gpuar::Choice& choice,
                                                           const gpuar_comm& comm) {
-  const gpuar::Level* const nodes = choice.composition == gpuar::flat ? nullptr : comm.nodes;
+  const gpuar::Composition& composition = gpuar::compositions()[choice.composition];
+  const gpuar::Algorithm& algorithm = gpuar::algorithms()[choice.algorithm];
+  const bool by_rank = choice.composition == gpuar::flat &&
+                       (algorithm.keeps_rank_order || comm.placement->order.empty());
   auto& cached = programs[{choice.composition, choice.algorithm, choice.radix, comm.rank, comm.size,
-                           nodes, comm.reproducible}];
+                           by_rank ? nullptr : comm.placement, comm.reproducible}];
   if (!cached) {
     gpuar::BuildOptions options;
     options.radix = choice.radix;
     options.builder.min_slots = gpuar::slots_for(comm.size);
     options.builder.association =
         comm.reproducible ? gpuar::Association::tree : gpuar::Association::chain;
-    const gpuar::Levels levels(nodes, nodes ? 1 : 0);
+    options.order = comm.placement->order;
     cached = std::make_shared<const gpuar::Program>(
-        gpuar::build(gpuar::compositions()[choice.composition],
-                     gpuar::algorithms()[choice.algorithm], comm.rank, comm.size, levels, options));
+        gpuar::build(composition, algorithm, comm.rank, comm.size,
+                     gpuar::levels_of(composition, comm.placement->levels), options));
   }
   return cached;
 }

@@ -21,6 +21,7 @@
 #include "coll_gpuar/checking.h"
 #include "coll_gpuar/core.h"
 #include "coll_gpuar/engine/engine.h"
+#include "coll_gpuar/placement.h"
 #include "coll_gpuar/reporting.h"
 #include "coll_gpuar/selection/select.h"
 #include "coll_gpuar/selection/tuning_file.h"
@@ -54,7 +55,7 @@ struct gpuar_core {
   gpuar::Forced forced;
   gpuar::Tuning tuning;
   std::string tuning_problem;  // why the file that was named is not used
-  gpuar::NodeSizes pretend_nodes;
+  gpuar::Pretended pretended;
   bool always_through_host = false;  // a deliberate defect, for tests
 
   std::optional<gpuar::Reporting> report;   // if one is to be written, or a trace
@@ -96,12 +97,12 @@ struct gpuar_core {
   std::vector<std::uint64_t> laid_out;
   gpuar::Layout last_layout;
 
-  // The nodes of communicators, each distinct layout once.
-  std::set<gpuar::Level> layouts;
-  // Schedules by (composition, algorithm, radix, rank, size, nodes unless flat, reproducible):
-  // communicators of one shape share them.
+  // Where the ranks of communicators sit, each distinct one once.
+  std::set<gpuar::Placement> placements;
+  // Schedules by (composition, algorithm, radix, rank, size, placement where it matters,
+  // reproducible): communicators of one shape share them.
   using ProgramKey = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, gpuar::Rank,
-                                gpuar::Rank, const gpuar::Level*, bool>;
+                                gpuar::Rank, const gpuar::Placement*, bool>;
   std::map<ProgramKey, std::shared_ptr<const gpuar::Program>> programs;
 
   // The optional progress thread.
@@ -195,11 +196,11 @@ struct gpuar_comm : gpuar::Comm {
   std::uint32_t references = 1;  // the component's, one per call under way or persistent request
   gpuar_directory directory{};
   gpuar::LayoutSummary layout;
-  gpuar::Forced forced;                 // the core's, but for the hints of this communicator;
-  bool reproducible = false;            // so is this,
-  std::string wanted;                   // and what is expected
-  unsigned hints_used = 0;              // a bit for each gpuar_hint
-  const gpuar::Level* nodes = nullptr;  // the node of each rank; the core's
+  gpuar::Forced forced;       // the core's, but for the hints of this communicator;
+  bool reproducible = false;  // so is this,
+  std::string wanted;         // and what is expected
+  unsigned hints_used = 0;    // a bit for each gpuar_hint
+  const gpuar::Placement* placement = nullptr;  // the core's
 
   // Long messages are planned for one kind of memory. Where the ranks may differ in theirs, they
   // ask each other before their first long call, by a call of gpuar's own; long calls wait for the

@@ -12,24 +12,24 @@
 namespace gpuar {
 namespace {
 
-// Cuts the ranks of one host into nodes as they come by.
-class HostCutter {
+// Cuts the ranks of one host into nodes, or those of a node into packages, as they come by.
+class Cutter {
  public:
-  // The node of the host's next rank; `nodes` counts the nodes of the communicator.
-  std::int32_t next(const NodeSizes& sizes, std::int32_t& nodes) {
+  // The part of the next rank; `parts` counts those of the communicator.
+  std::int32_t next(const Pretended::Sizes& sizes, std::int32_t& parts) {
     const bool full = !sizes.empty() && used_ == sizes[block_ % sizes.size()];
-    if (node_ < 0 || full) {
+    if (part_ < 0 || full) {
       if (full) ++block_;
       used_ = 0;
-      node_ = nodes++;
+      part_ = parts++;
     }
     ++used_;
-    return node_;
+    return part_;
   }
 
  private:
-  std::int32_t node_ = -1;
-  std::int32_t used_ = 0;  // ranks in that node so far
+  std::int32_t part_ = -1;
+  std::int32_t used_ = 0;  // ranks in that part so far
   std::size_t block_ = 0;  // index into the sizes, without the wrap
 };
 
@@ -116,6 +116,15 @@ Partition divide(const std::vector<std::int32_t>& groups, Members members,
   return counted(std::move(of));
 }
 
+Partition pretended(const std::vector<std::int32_t>& nodes, const Pretended::Sizes& sizes) {
+  std::unordered_map<std::int32_t, Cutter> cutters;  // by node
+  std::vector<std::int32_t> of;
+  std::int32_t parts = 0;
+  of.reserve(nodes.size());
+  for (const std::int32_t node : nodes) of.push_back(cutters[node].next(sizes, parts));
+  return counted(std::move(of));
+}
+
 void find_gpus(Layout& layout, Members members) {
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::int32_t> numbers;
   std::vector<std::int32_t> ranks;  // by GPU
@@ -171,6 +180,22 @@ std::vector<std::int32_t> ring_of(const Layout& layout, Members members) {
   return ring;
 }
 
+std::optional<Pretended::Sizes> parse_sizes(std::string_view text) {
+  Pretended::Sizes sizes;
+  if (text.empty()) return sizes;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (;;) {
+    std::int32_t size = 0;
+    const auto [rest, error] = std::from_chars(at, end, size);
+    if (error != std::errc{} || size < 1) return std::nullopt;
+    sizes.push_back(size);
+    if (rest == end) return sizes;
+    if (*rest != ',') return std::nullopt;
+    at = rest + 1;
+  }
+}
+
 // "1" or "1 to 3".
 std::string range(std::int32_t smallest, std::int32_t largest) {
   const std::string last = std::to_string(largest);
@@ -190,29 +215,24 @@ std::string node_names(const Layout& layout, Members members) {
 
 }  // namespace
 
-std::optional<NodeSizes> parse_node_sizes(std::string_view text) {
-  NodeSizes sizes;
-  if (text.empty()) return sizes;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  for (;;) {
-    std::int32_t size = 0;
-    const auto [rest, error] = std::from_chars(at, end, size);
-    if (error != std::errc{} || size < 1) return std::nullopt;
-    sizes.push_back(size);
-    if (rest == end) return sizes;
-    if (*rest != ',') return std::nullopt;
-    at = rest + 1;
+std::optional<Pretended> parse_pretended(std::string_view text) {
+  const auto slash = text.find('/');
+  const auto nodes = parse_sizes(text.substr(0, slash));
+  if (slash == std::string_view::npos) {
+    return nodes ? std::optional<Pretended>({*nodes, {}}) : std::nullopt;
   }
+  const auto packages = parse_sizes(text.substr(slash + 1));
+  if (!nodes || !packages || packages->empty()) return std::nullopt;
+  return Pretended{*nodes, *packages};
 }
 
-Layout make_layout(Members members, const NodeSizes& pretend) {
+Layout make_layout(Members members, const Pretended& pretend) {
   Layout layout;
   layout.node_of.reserve(members.size());
-  std::unordered_map<std::uint64_t, HostCutter> hosts;
+  std::unordered_map<std::uint64_t, Cutter> hosts;
   std::vector<std::int32_t> ranks_in;  // by node
   for (const ProcessPlace* place : members) {
-    const std::int32_t node = hosts[place->host_id].next(pretend, layout.nodes);
+    const std::int32_t node = hosts[place->host_id].next(pretend.nodes, layout.nodes);
     const auto rank = static_cast<std::int32_t>(layout.node_of.size());
     if (at(node) == layout.leaders.size()) layout.leaders.push_back(rank);
     layout.node_of.push_back(node);
@@ -227,12 +247,21 @@ Layout make_layout(Members members, const NodeSizes& pretend) {
   layout.cache_per_rank = cache_per_rank(members);
   layout.oversubscribed = is_oversubscribed(members);
   layout.shared_threads = shared_threads(members);
-  layout.packages = divide(layout.node_of, members, &ProcessPlace::package);
+  layout.packages = pretend.packages.empty()
+                        ? divide(layout.node_of, members, &ProcessPlace::package)
+                        : pretended(layout.node_of, pretend.packages);
   layout.numas = divide(layout.packages.of, members, &ProcessPlace::numa);
   find_gpus(layout, members);
   layout.rails = counted(layout.gpus_known ? rails_by_gpu(members) : rails_by_place(layout));
   layout.ring = ring_of(layout, members);
   return layout;
+}
+
+const Partition* parts_of(const Layout& layout) {
+  for (const Partition* parts : {&layout.packages, &layout.numas}) {
+    if (parts->count > layout.nodes) return parts->largest > 1 ? parts : nullptr;
+  }
+  return nullptr;
 }
 
 std::string describe(const Layout& layout, Members members) {

@@ -13,12 +13,18 @@
 
 namespace gpuar {
 
-// The sizes of pretend nodes, which split the ranks of one host for tests. Empty: nodes are hosts.
-using NodeSizes = std::vector<std::int32_t>;
+// Pretend nodes, which split the ranks of one host for tests, and pretend packages, which split
+// those of a node.
+struct Pretended {
+  using Sizes = std::vector<std::int32_t>;  // in ranks
+  Sizes nodes;                              // empty: nodes are hosts
+  Sizes packages;                           // empty: what the processes are bound to
+  friend bool operator==(const Pretended&, const Pretended&) = default;
+};
 
-// Reads "" (none), "2" (blocks of two ranks) or "1,3" (one rank, then three, then one again, ...).
-// nullopt if the text is none of these.
-std::optional<NodeSizes> parse_node_sizes(std::string_view text);
+// Reads "" (none), "2" (nodes of two ranks) or "1,3" (one rank, then three, then one again, ...),
+// and after a slash the same of packages: "4/2", "/2". nullopt if the text is none of these.
+std::optional<Pretended> parse_pretended(std::string_view text);
 
 // Ranks in disjoint groups. Unless it is said otherwise, groups are numbered in the order of their
 // first rank.
@@ -71,9 +77,13 @@ struct Layout {
 };
 
 // The layout of a communicator with these members, by rank. On each host the pretend nodes are cut
-// in rank order; the sizes start again when they are used up, and the last node takes what is left.
-// O(P log P).
-Layout make_layout(std::span<const ProcessPlace* const> members, const NodeSizes& pretend = {});
+// in rank order, and in each node the pretend packages; the sizes start again when they are used
+// up, and the last one takes what is left. O(P log P).
+Layout make_layout(std::span<const ProcessPlace* const> members, const Pretended& pretend = {});
+
+// The parts of nodes along which an allreduce may go before it leaves them: packages, or, where no
+// node has several packages, NUMA domains. Null where each is a node of its own or has one rank.
+const Partition* parts_of(const Layout& layout);
 
 // One line on a layout, for people: nodes by the names of their hosts, parts, GPUs, ring.
 std::string describe(const Layout& layout, std::span<const ProcessPlace* const> members);

@@ -81,6 +81,7 @@ std::uint32_t slots_for(Rank size);
 struct BuildOptions {
   std::uint32_t radix = 2;  // a power of two, at least 2
   BuilderOptions builder;
+  std::span<const Rank> order{};  // all ranks, such that neighbours are near; empty: by number
 };
 
 // The schedule of one rank of a communicator. Throws std::invalid_argument on a radix or size that

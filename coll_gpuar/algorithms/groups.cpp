@@ -98,4 +98,22 @@ GroupSizes sizes_of(const Level& level) {
   return {static_cast<Rank>(level.size()), static_cast<Rank>(counts.size()), *largest, *smallest};
 }
 
+std::vector<GroupSizes> sizes_of(Levels levels) {
+  std::vector<GroupSizes> sizes;
+  std::vector<std::size_t> members;  // a rank of each group of the level before
+  for (const Level& level : levels) {
+    Level outer;
+    if (sizes.empty()) outer = level;
+    for (const std::size_t rank : members) outer.push_back(level[rank]);
+    sizes.push_back(sizes_of(outer));
+    members.clear();
+    std::vector<bool> seen(level.size());
+    for (std::size_t rank = 0; rank < level.size(); ++rank) {
+      if (!seen[index(level[rank])]) members.push_back(rank);
+      seen[index(level[rank])] = true;
+    }
+  }
+  return sizes;
+}
+
 }  // namespace gpuar

@@ -67,4 +67,7 @@ struct GroupSizes {
 };
 GroupSizes sizes_of(const Level& level);
 
+// Of each level, innermost first, counted in groups of the level before.
+std::vector<GroupSizes> sizes_of(Levels levels);
+
 }  // namespace gpuar

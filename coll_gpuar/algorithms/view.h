@@ -11,11 +11,11 @@
 namespace gpuar {
 
 struct View {
-  Rank position = 0;  // mine in the group
-  Rank size = 1;      // of the group
-  Span chunks{0, 1};  // the whole vector, as far as this group is concerned
-  std::span<const Rank>
-      ranks{};              // position -> rank of the communicator, ascending; empty: the same
+  Rank position = 0;              // mine in the group
+  Rank size = 1;                  // of the group
+  Span chunks{0, 1};              // the whole vector, as far as this group is concerned
+  std::span<const Rank> ranks{};  // position -> rank of the communicator; empty: the same.
+                                  // Ascending wherever the order of ranks is to be kept
   std::uint32_t grain = 1;  // so many chunks stay together when the vector is cut; divides them all
 
   [[nodiscard]] Rank rank(Rank at) const {

@@ -136,7 +136,7 @@ static void register_parameters(void) {
            "with no call under way (default: 0)");
   add("test_node_size", MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_9, &params->test_node_size,
       "For tests: ranks per pretended node, one number or a comma-separated list of numbers; "
-      "empty: "
+      "after a slash, the same of packages within nodes; empty: "
       "the nodes that there are (default: empty). Must be the same on all ranks");
   add("test_fault", MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_9, &params->test_fault,
       "For tests: name of a deliberate defect; \"decline\": no communicator is served, "

@@ -23,6 +23,10 @@ constexpr std::uint32_t port_for_each_rank = ~std::uint32_t{0};
 
 struct Machine {
   Link shared_memory{900'000, 300'000, 30, 63488, 2'200'000, 40};
+  // Between the packages (or NUMA domains) of a host, where so many ranks of a package talk to
+  // others at full speed at the same moment. From data sheets, not measured yet.
+  Link between_parts{1'300'000, 300'000, 40, 63488, 2'200'000, 40};
+  std::uint32_t streams = 3;
   Link network{25'000'000, 1'000'000, 1'000};
   std::uint64_t reduce_byte = 40;     // ps; of the result, operands in the cache
   std::uint64_t custom_byte = 1'000;  // ps; by a user-defined operation
@@ -56,7 +60,8 @@ struct Machine {
 // yet.
 constexpr Machine device_machine() {
   Machine machine;
-  machine.shared_memory = {10'000'000, 8'000'000, 10};
+  machine.shared_memory = machine.between_parts = {10'000'000, 8'000'000, 10};
+  machine.streams = port_for_each_rank;
   machine.network = {15'000'000, 8'000'000, 40};
   machine.reduce_byte = 2;
   machine.own_cache_message = machine.cached_message = machine.cached_segment = ~std::uint64_t{0};

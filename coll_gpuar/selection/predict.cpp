@@ -7,14 +7,22 @@
 namespace gpuar {
 namespace {
 
-// Where a part of a composition moves its data.
-enum class Where : std::uint8_t { shared_memory, network };
+// Where a part of a composition moves its data: within a package (or within a host that is not
+// divided), between the packages of a host, between hosts.
+enum class Where : std::uint8_t { within, between, network };
 
 Link link_of(Where where, Rank talkers, const CallShape& shape, std::uint64_t bytes,
              const Machine& machine) {
-  const auto sharers = divide_up(static_cast<std::uint64_t>(talkers), machine.ports);
-  return where == Where::network ? rated(machine.network, sharers, shape, bytes, machine)
-                                 : rated(machine.shared_memory, 1, shape, bytes, machine);
+  const auto all = static_cast<std::uint64_t>(talkers);
+  switch (where) {
+    case Where::within:
+      break;
+    case Where::between:
+      return rated(machine.between_parts, divide_up(all, machine.streams), shape, bytes, machine);
+    case Where::network:
+      return rated(machine.network, divide_up(all, machine.ports), shape, bytes, machine);
+  }
+  return rated(machine.shared_memory, 1, shape, bytes, machine);
 }
 
 // What one segment takes: from its start to its end, and of each resource.
@@ -54,15 +62,60 @@ void add(SegmentTime& time, const Cost& cost, const Link& any_link, Where where,
   moves = plus(moves, sending);
 }
 
+// A choice on a layout: which of its messages go where.
+struct Paths {
+  const Composition& composition;
+  const LayoutSummary& layout;
+
+  [[nodiscard]] bool is_flat() const { return &composition == &compositions()[flat]; }
+  [[nodiscard]] bool is_divided() const { return layout.parts > 0; }
+
+  // Those of its innermost groups.
+  [[nodiscard]] bool inside(Where where) const {
+    if (where == Where::within) return true;
+    return where == Where::between && is_divided() && !composition.has_parts;
+  }
+
+  // Those across. All of a flat algorithm do both.
+  [[nodiscard]] bool across(Where where) const {
+    if (where == Where::network) return layout.hosts > 1;
+    if (!is_flat()) return where == Where::between && layout.hosts == 1;
+    return layout.max_ranks_per_host > 1 && inside(where);
+  }
+};
+
+// Ranks of a package that talk to other packages of their host at the same moment.
+Rank crowd(const Choice& choice, const ComposedCost& cost, const LayoutSummary& layout) {
+  const Composition& composition = compositions()[choice.composition];
+  if (composition.has_parts) return cost.talkers.front();
+  const bool crowds = choice.composition == flat ? algorithms()[choice.algorithm].crowds_links
+                                                 : composition.crowds_links;
+  return crowds ? static_cast<Rank>(layout.max_ranks_per_part) : 1;
+}
+
 }  // namespace
 
+std::vector<GroupSizes> levels_of(const Composition& composition, const LayoutSummary& layout,
+                                  Rank ranks) {
+  if (!composition.has_parts) {
+    return {{ranks, static_cast<Rank>(layout.hosts), static_cast<Rank>(layout.max_ranks_per_host),
+             static_cast<Rank>(layout.min_ranks_per_host)}};
+  }
+  std::vector<GroupSizes> levels{{ranks, static_cast<Rank>(layout.parts),
+                                  static_cast<Rank>(layout.max_ranks_per_part),
+                                  static_cast<Rank>(layout.min_ranks_per_part)}};
+  if (layout.hosts > 1) {
+    levels.push_back({static_cast<Rank>(layout.parts), static_cast<Rank>(layout.hosts),
+                      static_cast<Rank>(layout.max_parts_per_host),
+                      static_cast<Rank>(layout.min_parts_per_host)});
+  }
+  return levels;
+}
+
 ComposedCost cost_of(const Choice& choice, const CallShape& shape) {
-  const LayoutSummary& layout = shape.layout;
-  const GroupSizes sizes{shape.ranks, static_cast<Rank>(layout.hosts),
-                         static_cast<Rank>(layout.max_ranks_per_host),
-                         static_cast<Rank>(layout.min_ranks_per_host)};
-  return compositions()[choice.composition].cost(sizes,
-                                                 {algorithms()[choice.algorithm], choice.radix});
+  const Composition& composition = compositions()[choice.composition];
+  return composition.cost(levels_of(composition, shape.layout, shape.ranks),
+                          {algorithms()[choice.algorithm], choice.radix});
 }
 
 std::uint64_t predict(const Choice& choice, const CallShape& shape, const Machine& machine) {
@@ -71,20 +124,31 @@ std::uint64_t predict(const Choice& choice, const CallShape& shape, const Machin
   const std::uint64_t divisor = std::max<std::uint64_t>(bytes, 1);
   const std::uint64_t whole = std::max<std::uint64_t>(shape.bytes / divisor, 1);
   const std::uint64_t rest = shape.bytes % divisor;  // a last, shorter segment
-  const auto with = [&](Where across) {
+  const Rank crossing = crowd(choice, cost, shape.layout);
+  const bool deep = compositions()[choice.composition].has_parts && shape.layout.hosts > 1;
+  const auto with = [&](Where inside, Where across) {
     SegmentTime time;
-    add(time, cost.within, link_of(Where::shared_memory, 1, shape, bytes, machine),
-        Where::shared_memory, bytes, shape, machine);
-    add(time, cost.across, link_of(across, cost.talkers, shape, bytes, machine), across, bytes,
-        shape, machine);
+    const auto count = [&](const Cost& part, Where where) {
+      const Rank talkers = where == Where::network ? cost.talkers.at(deep ? 1 : 0) : crossing;
+      add(time, part, link_of(where, talkers, shape, bytes, machine), where, bytes, shape, machine);
+    };
+    count(cost.within.front(), inside);
+    count(cost.within.back(), Where::between);
+    count(cost.across, across);
     const std::uint64_t interval = std::max(time.busiest(), divide_up(time.all, choice.depth));
     const std::uint64_t last =
         rest == 0 ? 0 : plus(time.messages, times(interval - time.messages, rest) / divisor);
     return plus(time.all, plus(times(whole - 1, interval), last));
   };
-  if (shape.layout.hosts < 2) return with(Where::shared_memory);
-  const bool mixed = choice.composition == flat && shape.layout.max_ranks_per_host > 1;
-  return std::max(with(Where::network), mixed ? with(Where::shared_memory) : 0);
+  const Paths paths{compositions()[choice.composition], shape.layout};
+  std::uint64_t slowest = 0;
+  for (const Where inside : {Where::within, Where::between}) {
+    for (const Where across : {Where::within, Where::between, Where::network}) {
+      if (!paths.inside(inside) || !paths.across(across)) continue;
+      slowest = std::max(slowest, with(inside, across));
+    }
+  }
+  return slowest;
 }
 
 }  // namespace gpuar

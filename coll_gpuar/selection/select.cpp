@@ -42,10 +42,14 @@ std::optional<Choice::Reason> refusal(const Way& way, const CallShape& shape) {
   Rank at_once = 1;  // messages to one peer where the algorithm by itself has one
   Grouping groups = Grouping::subtrees;
   if (way.composition != flat) {
-    if (layout.hosts < 2 || layout.max_ranks_per_host < 2) return Choice::Reason::no_groups;
-    ranks = static_cast<Rank>(layout.hosts);
-    at_once = static_cast<Rank>(divide_up(layout.max_ranks_per_host, layout.min_ranks_per_host));
-    groups = layout.hosts_are;
+    if (layout.max_ranks_per_host < 2) return Choice::Reason::no_groups;
+    if (layout.hosts < 2 && !way.composed().has_parts) return Choice::Reason::no_groups;
+    if (layout.parts == 0 && way.composed().has_parts) return Choice::Reason::no_parts;
+    const std::vector<GroupSizes> levels = levels_of(way.composed(), layout, shape.ranks);
+    ranks = levels.back().groups;
+    for (const GroupSizes& level : levels) at_once *= static_cast<Rank>(pieces_of_one(level));
+    groups = way.composed().has_parts ? layout.parts_are : Grouping::subtrees;
+    if (layout.hosts > 1) groups = std::min(groups, layout.hosts_are);
   }
   if (!shape.commutative && !(algorithm.keeps_rank_order && groups >= Grouping::runs)) {
     return Choice::Reason::breaks_rank_order;
@@ -196,11 +200,33 @@ std::string reason_text(Choice::Reason reason, const Forced& forced) {
              " ranks or nodes of equal size";
     case Choice::Reason::no_groups:
       return but + "needs several nodes, one of them with several ranks";
+    case Choice::Reason::no_parts:
+      return but +
+             "needs a node with several packages or NUMA domains, to which ranks are bound, "
+             "one of them with several ranks";
   }
   return "asked for" + by;
 }
 
 }  // namespace
+
+LayoutSummary summary_of(Levels levels) {
+  LayoutSummary layout;
+  const std::vector<GroupSizes> sizes = sizes_of(levels);
+  const GroupSizes hosts = sizes_of(levels.back());
+  layout.hosts = static_cast<std::uint32_t>(hosts.groups);
+  layout.max_ranks_per_host = static_cast<std::uint32_t>(hosts.largest);
+  layout.min_ranks_per_host = static_cast<std::uint32_t>(hosts.smallest);
+  layout.hosts_are = grouping_of(levels.back());
+  if (levels.size() < 2) return layout;
+  layout.parts = static_cast<std::uint32_t>(sizes.front().groups);
+  layout.max_ranks_per_part = static_cast<std::uint32_t>(sizes.front().largest);
+  layout.min_ranks_per_part = static_cast<std::uint32_t>(sizes.front().smallest);
+  layout.max_parts_per_host = static_cast<std::uint32_t>(sizes.back().largest);
+  layout.min_parts_per_host = static_cast<std::uint32_t>(sizes.back().smallest);
+  layout.parts_are = grouping_of(levels.front());
+  return layout;
+}
 
 Choice select(const CallShape& shape, const Forced& forced, const Machine& machine) {
   if (auto choice = cheapest_of_all(shape, forced, machine)) {

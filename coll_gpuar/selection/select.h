@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "coll_gpuar/algorithms/composition.h"
 #include "coll_gpuar/selection/machine.h"
@@ -15,14 +16,25 @@ namespace gpuar {
 struct LayoutSummary {
   std::uint32_t hosts = 1;
   std::uint32_t max_ranks_per_host = 1;
-  bool oversubscribed = false;       // more ranks than cores on some host
-  std::uint64_t cache_per_rank = 0;  // bytes of last-level cache; 0: unknown
   std::uint32_t min_ranks_per_host = 1;
   Grouping hosts_are = Grouping::scattered;  // of the ranks of each host
+
+  std::uint32_t parts = 0;  // packages or NUMA domains of all hosts; 0: hosts are not divided
+  std::uint32_t max_ranks_per_part = 1;
+  std::uint32_t min_ranks_per_part = 1;
+  std::uint32_t max_parts_per_host = 1;
+  std::uint32_t min_parts_per_host = 1;
+  Grouping parts_are = Grouping::scattered;  // of the ranks of each part
+
+  bool oversubscribed = false;       // more ranks than cores on some host
+  std::uint64_t cache_per_rank = 0;  // bytes of last-level cache; 0: unknown
   // Of the machine, if all hosts are really one and it has fewer hardware threads than ranks; else
   // 0.
   std::uint32_t shared_threads = 0;
 };
+
+// Of a communicator's levels: the hosts, or their parts and they. The rest is left as it is.
+LayoutSummary summary_of(Levels levels);
 
 // A call, as far as the choice may look at it: what MPI makes equal on all ranks. It has no room
 // for a pointer, a memory kind or the way in which a rank built its datatype.
@@ -55,6 +67,7 @@ struct Choice {
     not_reproducible,
     too_many_ranks,
     no_groups,
+    no_parts,
   };
 
   std::uint32_t algorithm = 0;  // index into algorithms(); across the nodes, unless flat
@@ -68,6 +81,10 @@ struct Choice {
 };
 
 Choice select(const CallShape& shape, const Forced& forced = {}, const Machine& machine = {});
+
+// The levels that a composition has on this layout, innermost first, as its formula takes them.
+std::vector<GroupSizes> levels_of(const Composition& composition, const LayoutSummary& layout,
+                                  Rank ranks);
 
 // What a choice costs on this layout.
 ComposedCost cost_of(const Choice& choice, const CallShape& shape);

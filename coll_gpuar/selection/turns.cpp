@@ -39,7 +39,7 @@ std::uint64_t crossings(const Choice& choice, const CallShape& shape) {
   }
   const Composition& composition = compositions()[choice.composition];
   const Algorithm& algorithm = algorithms()[choice.algorithm];
-  const Levels levels(&host_of, 1);
+  const Levels levels(&host_of, 1);  // what the parts of hosts do stays within them
   const Rank across = choice.composition == flat ? shape.ranks : hosts;
   const std::uint32_t chunks = composition.pieces(levels, shape.ranks) * algorithm.chunks(across);
   std::uint64_t count = 0;

@@ -64,6 +64,8 @@ class Walk {
         depth_(choice.depth),
         shared_memory_(
             rated(fabric.machine.shared_memory, 1, shape, segment_bytes(), fabric.machine)),
+        between_parts_(
+            rated(fabric.machine.between_parts, 1, shape, segment_bytes(), fabric.machine)),
         network_(rated(fabric.machine.network, 1, shape, segment_bytes(), fabric.machine)),
         reduce_byte_(reduce_rate(shape, segment_bytes(), fabric.machine)),
         ranks_(programs.all.size()) {
@@ -71,6 +73,13 @@ class Walk {
       ranks_[i].waiting.resize(depth_ * steps(i).size());
     }
     make_ports();
+    ways_out_.resize(programs.ranks_of_part.size());
+    for (std::size_t part = 0; part < ways_out_.size(); ++part) {
+      ways_out_[part].ranks = programs.ranks_of_part[part];
+    }
+    if (!ways_out_.empty()) {
+      for (const Programs::Program& program : programs.all) ++ways_out_[program.part].walked;
+    }
   }
 
   // By segment, the moment in which the last rank is done with it.
@@ -102,6 +111,7 @@ class Walk {
     for (const Port& port : ports_) {
       most_busy = std::max({most_busy, port.out.busy(), port.in.busy()});
     }
+    for (const Port& way : ways_out_) most_busy = std::max(most_busy, way.out.busy());
     return most_busy;
   }
 
@@ -130,6 +140,9 @@ class Walk {
   [[nodiscard]] std::uint64_t bytes_of(const Event& event) const {
     const std::uint32_t chunks = programs_.all[event.program].schedule.chunks;
     return span_range(segment_elements_, chunks, step_of(event).span).count * element_;
+  }
+  [[nodiscard]] Reach reach_of(const Event& event) const {
+    return programs_.all[event.program].reach[event.step];
   }
   [[nodiscard]] const Receiver& receiver_of(const Event& event) const {
     return programs_.all[event.program].receivers[event.step];
@@ -206,15 +219,33 @@ class Walk {
     return bytes_of(event) * fabric_.machine.network.byte * divide_up(port.ranks, port.walked);
   }
 
+  // Within a node.
+  [[nodiscard]] const Link& memory_of(Reach reach) const {
+    return reach == Reach::other_part ? between_parts_ : shared_memory_;
+  }
+
   void send(const Event& event) {
-    const bool leaves = programs_.all[event.program].leaves_node[event.step];
-    const Link& link = leaves ? network_ : shared_memory_;
-    const Time taken = at_end(event, link);
+    const Reach reach = reach_of(event);
     Process& rank = ranks_[event.program];
-    const Time begun = (leaves ? rank.to_network : rank.out).take(event.time, taken);
-    if (leaves) return schedule(begun + link.message, Event::Kind::leaves, event);
+    if (reach == Reach::other_node) {
+      const Time begun = rank.to_network.take(event.time, at_end(event, network_));
+      return schedule(begun + network_.message, Event::Kind::leaves, event);
+    }
+    const Link& link = memory_of(reach);
+    const Time taken = at_end(event, link);
+    Time begun = rank.out.take(event.time, taken);
+    if (reach == Reach::other_part) begun = leave_part(event, begun, taken);
     schedule(begun + link.latency, Event::Kind::copies, event);
     schedule(begun + taken, Event::Kind::ends, event);
+  }
+
+  // The way between packages is shared by all ranks of one; those that are not walked take their
+  // turns, too. A message ends no earlier at either end than there.
+  Time leave_part(const Event& event, Time begun, Time taken) {
+    Port& way = ways_out_[programs_.all[event.program].part];
+    const Time all = bytes_of(event) * between_parts_.byte * divide_up(way.ranks, way.walked);
+    const Time there = all / fabric_.machine.streams;
+    return way.out.take(begun, there) + (there > taken ? there - taken : 0);
   }
 
   void leave(const Event& event) {
@@ -238,10 +269,10 @@ class Walk {
              {0, 0, to.program, to.step, event.segment, Event::Kind::ends});
   }
 
-  void copy(const Event& event) {
+  void copy(const Event& event, const Link& link) {
     const Receiver& to = receiver_of(event);
     Process& rank = ranks_[to.program];
-    const Time taken = at_end(event, shared_memory_);
+    const Time taken = at_end(event, link);
     Resource& by = fabric_.machine.moves_by_itself ? rank.in : rank.core;
     schedule(by.take(event.time, taken) + taken, Event::Kind::ends,
              {0, 0, to.program, to.step, event.segment, Event::Kind::ends});
@@ -254,7 +285,7 @@ class Walk {
       case Event::Kind::enters:
         return enter(event);
       case Event::Kind::copies:
-        return copy(event);
+        return copy(event, memory_of(reach_of(event)));
       case Event::Kind::ends:
         return step_of(event).verb == Verb::recv ? arrive(event) : ended(event);
     }
@@ -297,10 +328,12 @@ class Walk {
   const std::uint64_t segment_elements_;
   const std::uint32_t depth_;
   const Link shared_memory_;
+  const Link between_parts_;
   const Link network_;
   const std::uint64_t reduce_byte_;
   std::vector<Process> ranks_;
   std::vector<Port> ports_;
+  std::vector<Port> ways_out_;  // of each part of a node, to the others
   std::vector<Time> ended_;
   std::uint64_t order_ = 0;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
@@ -313,7 +346,7 @@ std::uint64_t sent_bytes(const Programs::Program& program, std::uint64_t element
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < program.schedule.steps.size(); ++i) {
     const Step& step = program.schedule.steps[i];
-    if (step.verb != Verb::send || (to_network && !program.leaves_node[i])) continue;
+    if (step.verb != Verb::send || (to_network && program.reach[i] != Reach::other_node)) continue;
     bytes += span_range(elements, program.schedule.chunks, step.span).count * element;
   }
   return bytes;

@@ -6,7 +6,8 @@
 //
 // A message begins at the next place as soon as it has begun at the one before, and ends there no
 // earlier. Within a node the receiver's core copies, and reduces as well, unless data moves by
-// itself. Who comes first is served first.
+// itself; what goes to another package of the node passes the way out of its own, which all ranks
+// of that share. Who comes first is served first.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,11 @@
 #include "test/algorithms/docs.h"
 
+#include <array>
 #include <fstream>
+#include <span>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 #include <vector>
 
 #include "coll_gpuar/algorithms/composition.h"
@@ -70,15 +73,18 @@ std::string head_comment(const std::string& path) {
   return comment;
 }
 
-// An algorithm or a composition: its picture, and the steps of some ranks.
+// The picture of an algorithm or a composition.
+std::string picture(std::string_view name, const std::string& source_root) {
+  const std::string path = source_root + "/coll_gpuar/algorithms/" + std::string(name) + ".cpp";
+  return "```text\n" + head_comment(path) + "```\n\n";
+}
+
+// An algorithm or a composition: what it is, and the steps of some ranks.
 template <class Named, class BuildRank>
-std::string section(const Named& named, const std::string& source_root, const char* where,
+std::string section(const Named& named, const std::string& picture, const char* where,
                     std::initializer_list<Rank> ranks, BuildRank build_rank) {
-  const std::string name(named.name);
   std::ostringstream out;
-  out << "## " << name << "\n\n"
-      << named.description << ".\n\n```text\n"
-      << head_comment(source_root + "/coll_gpuar/algorithms/" + name + ".cpp") << "```\n\n";
+  out << "## " << named.name << "\n\n" << named.description << ".\n\n" << picture;
   for (const Rank rank : ranks) {
     out << "Rank " << rank << where << ":\n\n```text\n" << to_text(build_rank(rank)) << "```\n\n";
   }
@@ -86,14 +92,19 @@ std::string section(const Named& named, const std::string& source_root, const ch
 }
 
 std::string algorithm_section(const Algorithm& algorithm, const std::string& source_root) {
-  return section(algorithm, source_root, " of 4", {0, 1},
+  return section(algorithm, picture(algorithm.name, source_root), " of 4", {0, 1},
                  [&](Rank rank) { return build(algorithm, rank, 4); });
 }
 
 std::string composition_section(const Composition& composition, const std::string& source_root) {
-  const Level level{0, 1, 1};
   const Algorithm& across = *find_algorithm("recursive_doubling");
-  return section(composition, source_root,
+  if (composition.has_parts) {
+    const std::vector<Level> levels{{0, 0, 1, 1, 2, 2, 3, 3}, {0, 0, 0, 0, 1, 1, 1, 1}};
+    return section(composition, "", " of 8 on two nodes of two packages, recursive doubling across",
+                   {0, 1}, [&](Rank rank) { return build(composition, across, rank, 8, levels); });
+  }
+  const Level level{0, 1, 1};
+  return section(composition, picture(composition.name, source_root),
                  " of 3 on a node of 1 and one of 2, recursive doubling across", {0, 1, 2},
                  [&](Rank rank) {
                    return build(composition, across, rank, 3, {&level, 1});
@@ -103,39 +114,45 @@ std::string composition_section(const Composition& composition, const std::strin
 constexpr const char* composed = R"(# Compositions
 
 Along the nodes the same functions run over groups of ranks: within each node, and across the nodes
-with any of the algorithms above. A composition is nothing but these calls. Levels may be nested
-(NUMA domains within nodes); the layout of a communicator knows one, its nodes. Any sizes of nodes
-are served, also a rank alone on its node.
+with any of the algorithms above. A composition is nothing but these calls. The deep ones have a
+level more: the packages of each node, or its NUMA domains where no node has several packages, as
+far as ranks are bound to them. On a single node they run across its packages. Any sizes of nodes
+and packages are served, also a rank alone on its node.
 
-*Rank order* is kept if the algorithm across keeps it and each node holds a run of consecutive
-ranks. A composition is *reproducible* if the algorithm across is and the nodes are whole subtrees
+*Rank order* is kept if the algorithm across keeps it and each group holds a run of consecutive
+ranks. A composition is *reproducible* if the algorithm across is and the groups are whole subtrees
 of one height in the tree that is fixed by rank alone: equal blocks of 2, 4, 8, … ranks where the
 number of ranks is a power of two. Elsewhere one algorithm runs flat.
 
-With 4 nodes of 8 ranks, what one rank sends within its node and to others, and what one node sends
-to others:
+With 4 nodes of 8 ranks (in the deep ones, 2 packages of 4), what one rank sends within its node and
+to others, and what one node sends to others:
 
 )";
 
 std::string composed_table() {
-  const GroupSizes sizes{32, 4, 8, 8};
+  const std::array<GroupSizes, 1> nodes{{{32, 4, 8, 8}}};
+  const std::array<GroupSizes, 2> packages{{{32, 8, 4, 4}, {8, 4, 2, 2}}};
   std::ostringstream out;
   out << "| composition | across | steps | bytes within | bytes to others | of the node | reduced "
          "|\n"
       << "|---|---|---|---|---|---|---|\n";
   for (const Composition& composition : compositions().subspan(1)) {
     for (const Algorithm& algorithm : algorithms()) {
-      const ComposedCost cost = composition.cost(sizes, {algorithm, 2});
+      const auto levels = composition.has_parts ? std::span<const GroupSizes>(packages) : nodes;
+      const ComposedCost cost = composition.cost(levels, {algorithm, 2});
       const std::uint64_t parts = cost.across.parts;  // a multiple of those within
-      out << "| " << composition.name << " | " << algorithm.name << " | "
-          << cost.within.rounds + cost.across.rounds << " | "
-          << fraction(cost.within.sent, cost.within.parts) << " | "
-          << fraction(cost.across.sent, cost.across.parts) << " | "
-          << fraction(cost.across.sent * static_cast<std::uint64_t>(cost.talkers),
-                      cost.across.parts)
-          << " | "
-          << fraction(cost.within.reduced * (parts / cost.within.parts) + cost.across.reduced,
-                      parts)
+      std::uint64_t rounds = cost.across.rounds;
+      std::uint64_t within = 0;
+      std::uint64_t reduced = cost.across.reduced;
+      for (const Cost& level : cost.within) {
+        rounds += level.rounds;
+        within += level.sent * (parts / level.parts);
+        reduced += level.reduced * (parts / level.parts);
+      }
+      const auto talkers = static_cast<std::uint64_t>(cost.talkers.at(levels.size() - 1));
+      out << "| " << composition.name << " | " << algorithm.name << " | " << rounds << " | "
+          << fraction(within, parts) << " | " << fraction(cost.across.sent, parts) << " | "
+          << fraction(cost.across.sent * talkers, parts) << " | " << fraction(reduced, parts)
           << " |\n";
     }
   }

@@ -23,7 +23,7 @@ TEST_CASE("an algorithm reads on one screen", "[docs]") {
   std::vector<std::string> names;
   for (const Algorithm& algorithm : algorithms()) names.emplace_back(algorithm.name);
   for (const Composition& composition : compositions().subspan(1)) {
-    names.emplace_back(composition.name);
+    if (!composition.has_parts) names.emplace_back(composition.name);  // else one of the others
   }
   for (const std::string& name : names) {
     std::istringstream source(

@@ -22,8 +22,9 @@ POOL = 64  # batches that use the communicators of those before them
 ALGORITHMS = ["ring", "recursive_doubling", "tree", "double_tree", "rabenseifner", "direct"]
 ALGORITHMS += ["two_shot", "reduce_broadcast", "hierarchy", "leaders"]
 ALGORITHMS += ["hierarchy:ring", "hierarchy:rabenseifner", "leaders:double_tree"]
+ALGORITHMS += ["deep_hierarchy", "deep_leaders", "deep_hierarchy:ring"]
 RANKS = [1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 6, 6, 7, 8]
-NODES = ["", "", "1", "2", "3", "1,3", "2,1", "4,4,1"]
+NODES = ["", "", "1", "2", "3", "1,3", "2,1", "4,4,1", "4/2", "/2", "/1,3", "5/2,1"]
 MEMORY = [
     "odd=device,even=host",
     "device",

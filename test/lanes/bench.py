@@ -1,11 +1,15 @@
 """The benchmark itself."""
 
 import json
+import sys
 import tempfile
 from functools import partial
 from pathlib import Path
 
 from lanes import BUILD, ROOT, Skip, lane, mpi, on_device, require
+
+sys.path.append(str(ROOT / "bench"))
+from side_by_side import pairs_of
 
 BENCH = BUILD / "bench" / "gpuar_bench"
 FORMS = ("blocking", "nonblocking", "persistent")
@@ -33,6 +37,8 @@ def every_line_is_gpuar(op, type_name):
     others = [entry for entry in document["results"] if entry["served_by"] != "gpuar"]
     require(not others, f"not served by gpuar: {others}")
     for entry in document["results"]:
+        readings = entry["before_ns"], entry["after_ns"]
+        require(all(10 < ns < 1e9 for ns in readings), f"no distance of cores: {entry}")
         busbw = entry["algbw"] * 2 * (2 - 1) / 2
         require(abs(entry["busbw"] - busbw) < 1e-9, f"busbw of 2 ranks is algbw: {entry}")
 
@@ -57,6 +63,7 @@ def bench_tools():
     yield "--compare-nodes on one node", one_node
     yield "--overlap: a call, a computation as long, and both", overlap
     yield "bench/run", side_by_side
+    yield "bench/run pairs samples of equal distance", pairing_of_samples
 
 
 def stock():
@@ -148,3 +155,21 @@ def side_by_side():
     rows = [line for line in result.output.splitlines() if line.endswith("  gpuar")]
     expected = len(FORMS) * len(sizes.split(","))
     require(len(rows) == expected, f"{len(rows)} rows served by gpuar\n{result.tail()}")
+
+
+def pairing_of_samples():
+    """Two rounds in which the cores moved between the samples: gpuar takes a third of the time."""
+
+    def sampled(us, before, after):
+        return {("blocking", 8): {"min_us": us, "before_ns": before, "after_ns": after}}
+
+    near, far, key = (100, 110), (400, 420), ("blocking", 8)
+    moved = [
+        {"gpuar": sampled(1.0, *near), "stock": sampled(9.0, *far)},
+        {"gpuar": sampled(3.0, *far), "stock": sampled(3.0, *near)},
+    ]
+    pairs, alike = pairs_of(moved, key)
+    require(alike and sorted(pairs) == [(1.0, 3.0), (3.0, 9.0)], f"{pairs}")
+    never = [{"gpuar": sampled(1.0, *near), "stock": sampled(3.0, *far)}]
+    pairs, alike = pairs_of(never, key)
+    require(not alike and pairs == [(1.0, 3.0)], f"{pairs}, though at no equal distance")

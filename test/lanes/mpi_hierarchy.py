@@ -1,10 +1,16 @@
-"""Compositions along the nodes, on pretend nodes of one machine."""
+"""Compositions along nodes and packages, on pretend ones of one machine."""
+
+import itertools
+from functools import partial
 
 from lanes import lane, mpi_bits, mpi_semantics, require
 
 # Pretend nodes and how many ranks: equal, uneven, one rank alone on its node.
 NODES = [("2", 4), ("1,3", 4), ("2", 8), ("4,4,1", 9)]
 FORCED = ["hierarchy", "leaders", "hierarchy:ring", "hierarchy:rabenseifner", "leaders:double_tree"]
+# The same with packages: of two nodes, of one, and uneven.
+PACKAGES = [("4/2", 8), ("/2", 4), ("5,3/2,1", 8)]
+DEEP = ["deep_hierarchy", "deep_leaders:recursive_doubling", "deep_hierarchy:ring"]
 
 
 def lanes():
@@ -14,13 +20,11 @@ def lanes():
 @lane(gpuar=True)
 def mpi_hierarchy():
     "hierarchy and leaders on nodes of 2, of 1 and 3, of 4, 4 and 1: forms, in place, user ops, bits"
-    for nodes, ranks in NODES:
-        for algorithm in ["auto", *FORCED]:
+    for shapes, algorithms in ((NODES, ["auto", *FORCED]), (PACKAGES, DEEP)):
+        for (nodes, ranks), algorithm in itertools.product(shapes, algorithms):
             yield (
                 f"{algorithm}, {ranks} ranks on nodes of {nodes}",
-                lambda nodes=nodes, ranks=ranks, algorithm=algorithm: exact(
-                    nodes, ranks, algorithm
-                ),
+                partial(exact, nodes, ranks, algorithm),
             )
     for nodes, ranks in (("1,3", 4), ("4,4,1", 9)):
         yield (
@@ -29,6 +33,7 @@ def mpi_hierarchy():
         )
     yield "reproducible where nodes are subtrees", lambda: reproducible("2", 4, "with")
     yield "reproducible where they are not", lambda: reproducible("1,3", 4, "was asked for")
+    yield "reproducible on packages that are", lambda: reproducible("4/2", 8, "with", "deep_")
 
 
 def on_nodes(nodes, algorithm):
@@ -66,10 +71,11 @@ def requests(nodes, ranks):
         mpi_semantics.run_program("requests", ranks, operands, mca=on_nodes(nodes, algorithm))
 
 
-def reproducible(nodes, ranks, words):
+def reproducible(nodes, ranks, words, prefix=""):
     """The bits of a flat algorithm, whatever is forced; the words say whether it is used."""
     expected = mpi_bits.digest(ranks, {"coll_gpuar_algorithm": "tree"})
-    for algorithm in ("hierarchy", "leaders", "hierarchy:two_shot", "leaders:rabenseifner"):
+    for name in ("hierarchy", "leaders", "hierarchy:two_shot", "leaders:rabenseifner"):
+        algorithm = prefix + name
         found = mpi_bits.digest(ranks, on_nodes(nodes, algorithm))
         differing = [key for key in expected if found.get(key) != expected[key]]
         require(not differing, f"{algorithm} gives other bits in {differing[:3]}")

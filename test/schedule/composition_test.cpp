@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <tuple>
 
 #include "test/catch.h"
 #include "test/schedule/world.h"
@@ -224,19 +225,111 @@ TEST_CASE("steps and bytes of compositions equal the closed formula on equal nod
             }
             reduced = std::max(reduced, here);
           }
-          const ComposedCost cost = composition.cost(sizes_of(level), {algorithm, 2});
+          const ComposedCost cost = composition.cost(sizes_of({&level, 1}), {algorithm, 2});
           const std::uint64_t chunks = schedules[0].chunks;
           INFO(composition.name << " of " << algorithm.name << ", " << nodes << " x " << ranks);
           CHECK(check(schedules, InPlace::no, Shape::any, 1).rounds ==
-                cost.within.rounds + cost.across.rounds);
-          CHECK(within * cost.within.parts == cost.within.sent * chunks);
+                cost.within[0].rounds + cost.across.rounds);
+          CHECK(within * cost.within[0].parts == cost.within[0].sent * chunks);
           CHECK(cost.across.parts == chunks);
           CHECK(across == cost.across.sent);
           CHECK(reduced ==
-                cost.within.reduced * (chunks / cost.within.parts) + cost.across.reduced);
+                cost.within[0].reduced * (chunks / cost.within[0].parts) + cost.across.reduced);
         }
       }
     }
+  }
+}
+
+// Of the ranks of one another's packages, and of other nodes.
+struct SentDeep {
+  std::uint64_t within = 0;
+  std::uint64_t between = 0;
+  std::uint64_t across = 0;
+};
+
+SentDeep sent_by(const Schedule& schedule, Levels levels) {
+  const Sent of_part = sent_by(schedule, levels.front());
+  const Sent of_node = sent_by(schedule, levels.back());
+  return {of_part.within, of_part.across - of_node.across, of_node.across};
+}
+
+TEST_CASE("steps and bytes of deep compositions equal the closed formula on equal groups",
+          "[composition]") {
+  for (const char* name : {"deep_hierarchy", "deep_leaders"}) {
+    const Composition& composition = *find_composition(name);
+    for (const Algorithm& algorithm : algorithms()) {
+      for (const auto& [nodes, parts, ranks] : std::vector<std::tuple<Rank, Rank, Rank>>{
+               {2, 2, 2}, {3, 2, 4}, {2, 3, 1}, {4, 4, 2}, {5, 2, 3}, {3, 5, 2}}) {
+        const std::vector<Level> levels{equal_nodes(nodes * parts, ranks),
+                                        equal_nodes(nodes, parts * ranks)};
+        const auto schedules =
+            build_all(composition, algorithm, levels, {2, {64, Association::chain}});
+        SentDeep most;
+        for (const Schedule& schedule : schedules) {
+          const SentDeep sent = sent_by(schedule, levels);
+          most.within = std::max(most.within, sent.within);
+          most.between = std::max(most.between, sent.between);
+          most.across = std::max(most.across, sent.across);
+        }
+        const ComposedCost cost = composition.cost(sizes_of(levels), {algorithm, 2});
+        const std::uint64_t chunks = schedules[0].chunks;
+        INFO(name << " of " << algorithm.name << ", " << nodes << " x " << parts << " x " << ranks);
+        CHECK(check(schedules, InPlace::no, Shape::any, 1).rounds ==
+              cost.within[0].rounds + cost.within[1].rounds + cost.across.rounds);
+        CHECK(most.within * cost.within[0].parts == cost.within[0].sent * chunks);
+        CHECK(most.between * cost.within[1].parts == cost.within[1].sent * chunks);
+        CHECK(cost.across.parts == chunks);
+        CHECK(most.across == cost.across.sent);
+      }
+    }
+  }
+}
+
+TEST_CASE("levels are counted in groups of the level before", "[composition]") {
+  const std::vector<Level> levels{{0, 0, 1, 2, 2, 2, 3}, {0, 0, 0, 1, 1, 1, 1}};
+  const std::vector<GroupSizes> sizes = sizes_of(levels);
+  REQUIRE(sizes.size() == 2);
+  CHECK(std::tuple(sizes[0].ranks, sizes[0].groups, sizes[0].largest, sizes[0].smallest) ==
+        std::tuple(7, 4, 3, 1));
+  CHECK(std::tuple(sizes[1].ranks, sizes[1].groups, sizes[1].largest, sizes[1].smallest) ==
+        std::tuple(4, 2, 2, 2));
+}
+
+TEST_CASE("a composition takes the levels that it is made for", "[composition]") {
+  const std::vector<Level> divided{{0, 0, 1, 1, 2, 2, 3, 3}, {0, 0, 0, 0, 1, 1, 1, 1}};
+  const std::vector<Level> one_node{{0, 0, 1, 1}, {0, 0, 0, 0}};
+  const auto taken = [](const char* name, const std::vector<Level>& levels) {
+    const Levels some = levels_of(*find_composition(name), levels);
+    return std::vector<Level>(some.begin(), some.end());
+  };
+  CHECK(taken("flat", divided).empty());
+  CHECK(taken("hierarchy", divided) == std::vector<Level>{divided[1]});
+  CHECK(taken("deep_hierarchy", divided) == divided);
+  CHECK(taken("deep_leaders", one_node) == std::vector<Level>{one_node[0]});
+  CHECK(taken("leaders", one_node) == std::vector<Level>{one_node[1]});
+}
+
+TEST_CASE("a ring in any order of ranks is an allreduce", "[composition]") {
+  std::mt19937 random(8);
+  for (const Rank ranks : {1, 2, 3, 8, 13}) {
+    const Level one_node(static_cast<std::size_t>(ranks), 0);
+    std::vector<Rank> order(static_cast<std::size_t>(ranks));
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    BuildOptions options;
+    options.order = order;
+    const auto schedules =
+        build_all(compositions()[flat], *find_algorithm("ring"), {&one_node, 1}, options);
+    CHECK(check(schedules, InPlace::no, Shape::any, 1).failure.empty());
+    for (std::size_t at = 0; ranks > 1 && at < order.size(); ++at) {
+      const Schedule& schedule = schedules[static_cast<std::size_t>(order[at])];
+      CHECK(schedule.steps.front().peer == order[(at + 1) % order.size()]);
+    }
+    // What keeps the order of ranks does not look at it.
+    const auto in_order =
+        build_all(compositions()[flat], *find_algorithm("rabenseifner"), {&one_node, 1}, options);
+    CHECK(check(in_order, InPlace::no, Shape::rank_order, 1).failure.empty());
   }
 }
 
@@ -260,7 +353,7 @@ TEST_CASE("no node of a hierarchy sends more to others than one rank alone would
       INFO(algorithm.name << text({&level, 1}));
       CHECK(*std::max_element(by_node.begin(), by_node.end()) <=
             one.sent * static_cast<std::uint64_t>(sizes.largest));
-      CHECK(most <= hierarchy.cost(sizes, {algorithm, 2}).across.sent);
+      CHECK(most <= hierarchy.cost(sizes_of({&level, 1}), {algorithm, 2}).across.sent);
     }
   }
 }

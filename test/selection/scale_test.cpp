@@ -53,7 +53,9 @@ TEST_CASE("at 65,536 ranks what is chosen is small and built in 50 ms", "[scale]
           INFO(describe(choice) << ", rank " << rank << " on " << count << " x " << each << ", "
                                 << bytes << " bytes");
           std::size_t size = 0;
-          CHECK(seconds([&] { size = Program(schedule_of(choice, rank, nodes)).bytes(); }) < 0.05);
+          CHECK(seconds([&] {
+                  size = Program(schedule_of(choice, rank, {&nodes, 1})).bytes();
+                }) < 0.05);
           CHECK(size < plan_limit);
         }
       }
@@ -116,7 +118,7 @@ TEST_CASE("up to 4,096 ranks on nodes of any shape choose alike, and their sched
     // What hosts are called does not matter.
     for (ProcessPlace& place : places) place.host_id = ~place.host_id;
     REQUIRE(layout_of(places).node_of == nodes);
-    const Programs programs = all_programs_of(choice, nodes);
+    const Programs programs = all_programs_of(choice, {&nodes, 1});
     check_fits(programs);
   }
 }

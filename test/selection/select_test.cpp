@@ -17,12 +17,14 @@
 namespace gpuar {
 namespace {
 
-LayoutSummary layout_of(const Level& nodes) {
-  return test::summary_of(nodes);
-}
+using test::layout_of;
 
 LayoutSummary hosts(Rank hosts, Rank ranks) {
   return layout_of(test::equal_nodes(hosts, ranks));
+}
+
+LayoutSummary divided(Rank hosts, Rank parts, Rank ranks) {
+  return summary_of(test::divided_nodes(hosts, parts, ranks));
 }
 
 LayoutSummary one_host(Rank ranks, bool oversubscribed, std::uint64_t cache_per_rank) {
@@ -68,6 +70,10 @@ const Place places[] = {
     {"4 hosts x 2, one machine of 2 threads", 8, containers(4, 2, 2)},
     {"hosts of 1 and 3", 4, layout_of({0, 1, 1, 1})},
     {"hosts of 4, 4 and 1", 9, layout_of({0, 0, 0, 0, 1, 1, 1, 1, 2})},
+    {"1 host of 2 packages x 2", 4, divided(1, 2, 2)},
+    {"1 host of 2 packages x 16", 32, divided(1, 2, 16)},
+    {"64 hosts of 2 packages x 8", 1024, divided(64, 2, 8)},
+    {"8 hosts of 2 packages x 4, devices", 64, divided(8, 2, 4), device_machine()},
     {"3 hosts x 4, dealt round", 12, layout_of({0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2})},
 };
 
@@ -212,12 +218,18 @@ bool serves(const Choice& choice, const CallShape& shape) {
   const Algorithm& algorithm = chosen(choice);
   const LayoutSummary& layout = shape.layout;
   const bool composed = choice.composition != flat;
-  const bool runs = !composed || layout.hosts_are != Grouping::scattered;
-  const bool subtrees = !composed || layout.hosts_are == Grouping::subtrees;
+  const bool deep = compositions()[choice.composition].has_parts;
+  Grouping grouping = Grouping::subtrees;
+  if (composed && layout.hosts > 1) grouping = layout.hosts_are;
+  if (deep) grouping = std::min(grouping, layout.parts_are);
+  const bool runs = grouping != Grouping::scattered;
+  const bool subtrees = grouping == Grouping::subtrees;
+  const std::uint32_t groups = deep && layout.hosts == 1 ? layout.parts : layout.hosts;
   return (shape.commutative || (algorithm.keeps_rank_order && runs)) &&
          (!shape.reproducible || (algorithm.reproducible && subtrees)) &&
-         (!composed || (layout.hosts > 1 && layout.max_ranks_per_host > 1)) &&
-         (composed ? static_cast<Rank>(layout.hosts) : shape.ranks) <= algorithm.max_size &&
+         (!composed || (groups > 1 && layout.max_ranks_per_host > 1)) &&
+         (!deep || layout.parts > layout.hosts) &&
+         (composed ? static_cast<Rank>(groups) : shape.ranks) <= algorithm.max_size &&
          choice.segment_bytes != 0 && choice.depth != 0 &&
          (shape.element_bytes == 0 || choice.segment_bytes % shape.element_bytes == 0);
 }
@@ -342,6 +354,17 @@ TEST_CASE("compositions are chosen, forced, refused and explained", "[selection]
   const Place uneven{"", 4, layout_of({0, 1, 1, 1})};
   CHECK(explained(uneven, 8, forced, true).find("leaders was asked for, but does not follow") !=
         std::string::npos);
+  REQUIRE(parse_algorithm("deep_hierarchy:ring", forced, why));
+  CHECK(explained(pairs, 1 << 20, forced)
+            .find("deep_hierarchy:ring was asked for, but needs a node with several packages") !=
+        std::string::npos);
+  const Place packages{"", 16, divided(1, 2, 8)};
+  CHECK(explained(packages, 1 << 20, forced).find("deep_hierarchy with ring across, ") == 0);
+  REQUIRE(parse_algorithm("deep_leaders", forced, why));
+  CHECK(explained(packages, 8, forced, true).find("deep_leaders with ") == 0);
+  const Place odd{"", 6, summary_of(std::vector<Level>{{0, 0, 0, 1, 1, 1}, {0, 0, 0, 0, 0, 0}})};
+  CHECK(explained(odd, 8, forced, true).find("deep_leaders was asked for, but does not follow") !=
+        std::string::npos);
   // Within the nodes all of the vector moves, across them only what must.
   for (const std::uint64_t bytes : {8, 1 << 14, 1 << 26}) {
     INFO(bytes);
@@ -366,7 +389,7 @@ TEST_CASE("across nodes it is these that an algorithm's limit counts", "[selecti
 TEST_CASE("a call's shape cannot hold a pointer", "[selection]") {
   // Every field is a number or a truth value, counted here: a new one has to pass by this test.
   CHECK(sizeof(CallShape) ==
-        8 + 8 + 4 + (1 + 1 + 1) + 1 + (4 + 4 + 1) + 7 + 8 + (4 + 1) + 3 + 4 + 4);
+        8 + 8 + 4 + (1 + 1 + 1) + 1 + (3 * 4 + 1) + 3 + (5 * 4 + 1) + 1 + 2 + 8 + 4 + 4);
   CHECK(std::is_trivially_copyable_v<CallShape>);
 }
 

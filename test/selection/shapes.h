@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "coll_gpuar/selection/select.h"
 
@@ -16,14 +17,13 @@ inline Level equal_nodes(Rank nodes, Rank ranks) {
   return level;
 }
 
-inline LayoutSummary summary_of(const Level& nodes) {
-  const GroupSizes sizes = sizes_of(nodes);
-  LayoutSummary layout;
-  layout.hosts = static_cast<std::uint32_t>(sizes.groups);
-  layout.max_ranks_per_host = static_cast<std::uint32_t>(sizes.largest);
-  layout.min_ranks_per_host = static_cast<std::uint32_t>(sizes.smallest);
-  layout.hosts_are = grouping_of(nodes);
-  return layout;
+// Each divided into so many equal parts.
+inline std::vector<Level> divided_nodes(Rank nodes, Rank parts, Rank ranks) {
+  return {equal_nodes(nodes * parts, ranks), equal_nodes(nodes, parts * ranks)};
+}
+
+inline LayoutSummary layout_of(const Level& nodes) {
+  return summary_of({&nodes, 1});
 }
 
 inline CallShape shape_of(const Level& nodes, std::uint64_t bytes) {
@@ -31,7 +31,7 @@ inline CallShape shape_of(const Level& nodes, std::uint64_t bytes) {
   shape.bytes = bytes;
   shape.element_bytes = 8;
   shape.ranks = static_cast<Rank>(nodes.size());
-  shape.layout = summary_of(nodes);
+  shape.layout = layout_of(nodes);
   return shape;
 }
 

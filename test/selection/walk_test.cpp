@@ -27,7 +27,7 @@ Choice choice_of(const char* composition, const char* algorithm, std::uint32_t r
 
 std::uint64_t walked(const Choice& choice, const Level& nodes, std::uint64_t bytes,
                      const Fabric& fabric) {
-  return walk(programs_of(choice, nodes), choice, shape_of(nodes, bytes), fabric);
+  return walk(programs_of(choice, {&nodes, 1}), choice, shape_of(nodes, bytes), fabric);
 }
 
 // 2 µs for a message, 1 ns for a byte, a quarter for reducing it.
@@ -118,8 +118,8 @@ TEST_CASE("one rank stands for all that are alike", "[walk]") {
           machine.ports = each > 1 && bytes > 8 ? port_for_each_rank : 1;
           const CallShape shape = shape_of(nodes, bytes);
           const Choice choice = select(shape, {&algorithm, 0, 0, 0, &composition}, machine);
-          const Programs few = programs_of(choice, nodes);
-          const Programs all = all_programs_of(choice, nodes);
+          const Programs few = programs_of(choice, {&nodes, 1});
+          const Programs all = all_programs_of(choice, {&nodes, 1});
           INFO(describe(choice) << " on " << count << " x " << each << ", " << bytes << " bytes, "
                                 << few.all.size() << " stand for all");
           const auto by_few = static_cast<double>(walk(few, choice, shape, {machine, 0}));
@@ -135,6 +135,66 @@ TEST_CASE("one rank stands for all that are alike", "[walk]") {
   }
 }
 
+// Packages of nodes: the longer way between them is taken as seldom as the composition promises.
+std::uint64_t walked_on(Levels levels, const Choice& choice, std::uint64_t bytes,
+                        const Fabric& fabric) {
+  CallShape shape = shape_of(levels.back(), bytes);
+  shape.layout = summary_of(levels);
+  return walk(programs_of(choice, levels), choice, shape, fabric);
+}
+
+TEST_CASE("the closed formulas are what the walk takes on divided nodes, by few ranks or by all",
+          "[walk]") {
+  for (const auto& [nodes, parts, ranks] : std::vector<std::tuple<Rank, Rank, Rank>>{
+           {1, 2, 2}, {1, 2, 8}, {1, 4, 3}, {4, 2, 4}, {3, 2, 2}, {8, 4, 2}}) {
+    const std::vector<Level> levels = divided_nodes(nodes, parts, ranks);
+    for (const Composition& composition : compositions()) {
+      if (nodes == 1 && &composition != &compositions()[flat] && !composition.has_parts) continue;
+      for (const Algorithm& algorithm : algorithms()) {
+        for (const std::uint64_t bytes : {8UL, 16384UL, 1UL << 22}) {
+          CallShape shape = shape_of(levels.back(), bytes);
+          shape.layout = summary_of(levels);
+          Machine machine;
+          machine.ports = bytes > 8 ? port_for_each_rank : 1;
+          const Choice choice = select(shape, {&algorithm, 0, 0, 0, &composition}, machine);
+          const Programs few = programs_of(choice, levels);
+          const Programs all = all_programs_of(choice, levels);
+          const auto by_few = static_cast<double>(walk(few, choice, shape, {machine, 0}));
+          const auto by_all = static_cast<double>(walk(all, choice, shape, {machine, 0}));
+          INFO(describe(choice) << " on " << nodes << " x " << parts << " x " << ranks << ", "
+                                << bytes << " bytes, " << few.all.size() << " stand for all");
+          // Near and far messages meet at a core, and who comes first differs.
+          CHECK(by_few == Approx(by_all).epsilon(0.18));
+          // A formula that knows of no packages takes the longest way for all of them.
+          const double factor = by_all / static_cast<double>(choice.predicted_ps);
+          CHECK(factor <= 1.6);
+          CHECK(factor >= (composition.has_parts ? 0.6 : 0.05));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("what goes to another package shares its way out", "[walk]") {
+  // Two packages of two ranks: each with its like in the other one, in half a millisecond each for
+  // its bytes, and one after the other where there is one stream.
+  Machine machine;
+  machine.shared_memory = {0, 0, 0};
+  machine.between_parts = {0, 0, 500};
+  machine.reduce_byte = machine.uncached_byte = machine.shared_cache_byte = 0;
+  machine.moves_by_itself = true;
+  const std::vector<Level> levels = divided_nodes(1, 2, 2);
+  const std::uint64_t bytes = 1'000'000;
+  const Choice doubling = choice_of("flat", "recursive_doubling", 2, bytes);
+  machine.streams = 2;
+  CHECK(walked_on(levels, doubling, bytes, {machine, 0}) == 500'000'000);
+  machine.streams = 1;
+  CHECK(walked_on(levels, doubling, bytes, {machine, 0}) == 1'000'000'000);
+  // Half of the bytes each, and the same again back.
+  const Choice deep = choice_of("deep_hierarchy", "recursive_doubling", 2, bytes);
+  CHECK(walked_on(levels, deep, bytes, {machine, 0}) == 500'000'000);
+}
+
 TEST_CASE("65,536 ranks are walked by few of them", "[walk]") {
   const Level nodes = equal_nodes(8192, 8);
   for (const auto& [composition, algorithm, programs] :
@@ -143,7 +203,7 @@ TEST_CASE("65,536 ranks are walked by few of them", "[walk]") {
            {"hierarchy", "rabenseifner", 1},
            {"leaders", "recursive_doubling", 8}}) {
     const Choice choice = choice_of(composition, algorithm, 8, 8);
-    const Programs walkable = programs_of(choice, nodes);
+    const Programs walkable = programs_of(choice, {&nodes, 1});
     CHECK(walkable.all.size() == programs);
     CHECK(walk(walkable, choice, shape_of(nodes, 8), {}) > 0);
   }
@@ -177,7 +237,7 @@ TEST_CASE("many segments take no less time than the busiest port", "[walk]") {
           const std::uint64_t bytes = 1 << 28;
           const Forced forced{&algorithm, 1 << 18, depth, 0, &composition};
           const Choice choice = select(shape_of(nodes, bytes), forced);
-          const Programs programs = all_programs_of(choice, nodes);
+          const Programs programs = all_programs_of(choice, {&nodes, 1});
           const Machine machine;
           const std::uint64_t sent = traffic(programs, shape_of(nodes, bytes)).of_node;
           INFO(describe(choice) << " on " << count << " x " << each << ", depth " << depth);

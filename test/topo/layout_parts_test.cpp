@@ -202,10 +202,10 @@ TEST_CASE("parts, rails and ring of any members keep their promises", "[layout]"
   for (int round = 0; round < 300; ++round) {
     const std::size_t ranks = round % 50 == 0 ? 4096 : 1 + random() % 64;
     const auto places = any_places(random, ranks);
-    NodeSizes pretend(random() % 3);
+    Pretended::Sizes pretend(random() % 3);
     for (auto& size : pretend) size = static_cast<std::int32_t>(1 + random() % 5);
     CAPTURE(round, ranks, pretend);
-    const Layout layout = layout_of(places, pretend);
+    const Layout layout = layout_of(places, {pretend, {}});
 
     check_division(layout.node_of, layout.packages, places, &ProcessPlace::package);
     check_division(layout.packages.of, layout.numas, places, &ProcessPlace::numa);

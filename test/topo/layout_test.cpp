@@ -11,15 +11,36 @@
 using namespace gpuar;
 using namespace gpuar::test;
 
-TEST_CASE("node sizes are a number or a list", "[layout]") {
-  CHECK(parse_node_sizes("") == NodeSizes{});
-  CHECK(parse_node_sizes("2") == NodeSizes{2});
-  CHECK(parse_node_sizes("1,3") == NodeSizes{1, 3});
-  CHECK(parse_node_sizes("2147483647") == NodeSizes{2147483647});
-  for (const char* bad : {"0", "-1", ",", "1,", ",1", "1,,2", "two", "2 ", " 2", "1;3", "1,0",
-                          "2147483648", "99999999999999999999", "+2", "1.5"}) {
+TEST_CASE("pretended nodes and packages are numbers or lists", "[layout]") {
+  CHECK(parse_pretended("") == Pretended{});
+  CHECK(parse_pretended("2") == Pretended{{2}, {}});
+  CHECK(parse_pretended("1,3") == Pretended{{1, 3}, {}});
+  CHECK(parse_pretended("2147483647") == Pretended{{2147483647}, {}});
+  CHECK(parse_pretended("4/2") == Pretended{{4}, {2}});
+  CHECK(parse_pretended("/1,3") == Pretended{{}, {1, 3}});
+  for (const char* bad : {"0",
+                          "-1",
+                          ",",
+                          "1,",
+                          ",1",
+                          "1,,2",
+                          "two",
+                          "2 ",
+                          " 2",
+                          "1;3",
+                          "1,0",
+                          "2147483648",
+                          "99999999999999999999",
+                          "+2",
+                          "1.5",
+                          "/",
+                          "4/",
+                          "4/0",
+                          "4/2/1",
+                          "4//2",
+                          "/2,"}) {
     CAPTURE(bad);
-    CHECK_FALSE(parse_node_sizes(bad).has_value());
+    CHECK_FALSE(parse_pretended(bad).has_value());
   }
 }
 
@@ -51,13 +72,40 @@ TEST_CASE("the cache of a rank is the least share on any host", "[layout]") {
 
 TEST_CASE("pretend nodes split the ranks of one host", "[layout]") {
   const auto five = on_hosts({1, 1, 1, 1, 1});
-  CHECK(layout_of(five, {2}).node_of == Nodes{0, 0, 1, 1, 2});
-  CHECK(layout_of(five, {1, 3}).node_of == Nodes{0, 1, 1, 1, 2});
-  CHECK(layout_of(five, {9}).node_of == Nodes{0, 0, 0, 0, 0});
-  CHECK(layout_of(five, {1, 3}).largest_node == 3);
-  CHECK(layout_of(five, {1, 3}).smallest_node == 1);
+  CHECK(layout_of(five, {{2}, {}}).node_of == Nodes{0, 0, 1, 1, 2});
+  CHECK(layout_of(five, {{1, 3}, {}}).node_of == Nodes{0, 1, 1, 1, 2});
+  CHECK(layout_of(five, {{9}, {}}).node_of == Nodes{0, 0, 0, 0, 0});
+  CHECK(layout_of(five, {{1, 3}, {}}).largest_node == 3);
+  CHECK(layout_of(five, {{1, 3}, {}}).smallest_node == 1);
   // Sizes start again for every host.
-  CHECK(layout_of(on_hosts({1, 2, 1, 2, 1, 2}), {1, 2}).node_of == Nodes{0, 1, 2, 3, 2, 3});
+  CHECK(layout_of(on_hosts({1, 2, 1, 2, 1, 2}), {{1, 2}, {}}).node_of == Nodes{0, 1, 2, 3, 2, 3});
+}
+
+TEST_CASE("pretend packages split the ranks of each node", "[layout]") {
+  const Layout layout = layout_of(on_hosts({1, 1, 2, 1, 2, 1}), {{}, {2}});
+  CHECK(layout.node_of == Nodes{0, 0, 1, 0, 1, 0});
+  CHECK(layout.packages.of == Nodes{0, 0, 1, 2, 1, 2});
+  const Layout of_nodes = layout_of(on_hosts({1, 1, 1, 1, 1}), {{4}, {1, 3}});
+  CHECK(of_nodes.node_of == Nodes{0, 0, 0, 0, 1});
+  CHECK(of_nodes.packages.of == Nodes{0, 1, 1, 1, 2});
+}
+
+TEST_CASE("nodes are divided by packages, or by NUMA domains of one package", "[layout]") {
+  // Two packages of two domains of four cores on each host.
+  const auto on_cores = [](const std::vector<std::int32_t>& cores) {
+    std::vector<ProcessPlace> places;
+    for (const std::int32_t core : cores) places.push_back(bound_to(1, core));
+    return layout_of(places);
+  };
+  const auto parts = [](const Layout& layout) {
+    const Partition* const found = parts_of(layout);
+    return found == nullptr ? Nodes{} : found->of;
+  };
+  CHECK(parts(on_cores({0, 1, 4, 5, 8, 9})) == Nodes{0, 0, 0, 0, 1, 1});  // packages
+  CHECK(parts(on_cores({0, 1, 4, 5})) == Nodes{0, 0, 1, 1});              // domains of one
+  CHECK(parts(on_cores({0, 1, 2, 3})).empty());                           // one domain
+  CHECK(parts(on_cores({0, 8})).empty());                                 // a rank on each
+  CHECK(parts(layout_of(on_hosts({1, 1, 1, 1}))).empty());                // not bound
 }
 
 TEST_CASE("layouts of any members keep their promises", "[layout]") {
@@ -69,10 +117,10 @@ TEST_CASE("layouts of any members keep their promises", "[layout]") {
     std::vector<std::uint64_t> hosts(ranks);
     const auto kinds = 1 + random() % 8;
     for (auto& host : hosts) host = random() % kinds;
-    NodeSizes pretend(random() % 4);
+    Pretended::Sizes pretend(random() % 4);
     for (auto& size : pretend) size = static_cast<std::int32_t>(1 + random() % 5);
     const auto places = on_hosts(hosts);
-    const Layout layout = layout_of(places, pretend);
+    const Layout layout = layout_of(places, {pretend, {}});
     CAPTURE(round, ranks, kinds, pretend);
 
     REQUIRE(layout.node_of.size() == ranks);
@@ -119,13 +167,14 @@ TEST_CASE("the layout depends on who shares a host, not on the hosts' ids", "[la
     for (auto& host : hosts) host = random() % 6;
     auto renamed = hosts;
     for (auto& host : renamed) host = (host + 1) * 0x9e3779b97f4a7c15;
-    REQUIRE(layout_of(on_hosts(hosts), {2, 1}) == layout_of(on_hosts(renamed), {2, 1}));
+    REQUIRE(layout_of(on_hosts(hosts), {{2, 1}, {1, 2}}) ==
+            layout_of(on_hosts(renamed), {{2, 1}, {1, 2}}));
   }
 }
 
 TEST_CASE("no members, no nodes", "[layout]") {
   CHECK(layout_of({}) == Layout{});
-  CHECK(layout_of({}, {2}) == Layout{});
+  CHECK(layout_of({}, {{2}, {1}}) == Layout{});
 }
 
 TEST_CASE("more ranks than hardware threads are oversubscribed", "[layout]") {

@@ -7,11 +7,9 @@
 
 int main(int argc, char** argv) {
   using namespace gpuar::test;
-  const std::map<std::string, Machine (*)()> machines = {{"dgx_like", dgx_like},
-                                                         {"two_sockets", two_sockets},
-                                                         {"one_gpu", one_gpu},
-                                                         {"without_gpu", without_gpu},
-                                                         {"asymmetric", asymmetric}};
+  const std::map<std::string, Machine (*)()> machines = {
+      {"dgx_like", dgx_like},       {"two_sockets", two_sockets}, {"one_gpu", one_gpu},
+      {"without_gpu", without_gpu}, {"asymmetric", asymmetric},   {"two_cores", two_cores}};
   const auto found = machines.find(argc == 2 ? argv[1] : "");
   if (found == machines.end()) {
     std::fputs("usage: machine_xml NAME, one of", stderr);

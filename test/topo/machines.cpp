@@ -203,6 +203,10 @@ Machine asymmetric() {
            {1, {behind_switch({gpu()}), hca("hca1"), down}}}};
 }
 
+Machine two_cores() {
+  return {2, 1, 1, {}};
+}
+
 Environment::Environment(const char* name, const std::string& value) : name_(name) {
   if (const char* old = std::getenv(name)) old_ = old;
   setenv(name, value.c_str(), 1);

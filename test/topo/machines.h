@@ -51,6 +51,8 @@ Machine one_gpu();
 Machine without_gpu();
 // 3 GPUs beside one HCA on package 0, 1 GPU on package 1 with two HCAs, one of them down.
 Machine asymmetric();
+// 2 packages of one core each, and nothing else.
+Machine two_cores();
 
 // An environment variable, for as long as this lives.
 class Environment {

@@ -21,7 +21,7 @@ inline std::vector<ProcessPlace> on_hosts(const std::vector<std::uint64_t>& host
   return places;
 }
 
-inline Layout layout_of(const std::vector<ProcessPlace>& places, const NodeSizes& pretend = {}) {
+inline Layout layout_of(const std::vector<ProcessPlace>& places, const Pretended& pretend = {}) {
   std::vector<const ProcessPlace*> members;
   members.reserve(places.size());
   for (const ProcessPlace& place : places) members.push_back(&place);

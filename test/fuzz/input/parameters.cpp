@@ -20,16 +20,10 @@ void check_published(const gpuar_params& params) {
   require(!read.refusal.starts_with("the record"), "a record cannot be read");
 }
 
-LayoutSummary layout_of(const std::vector<ProcessPlace>& places, const NodeSizes& sizes) {
+LayoutSummary layout_of(const std::vector<ProcessPlace>& places, const Pretended& pretended) {
   std::vector<const ProcessPlace*> members;
   for (const ProcessPlace& place : places) members.push_back(&place);
-  const Layout layout = make_layout(members, sizes);
-  return {static_cast<std::uint32_t>(layout.nodes),
-          static_cast<std::uint32_t>(layout.largest_node),
-          layout.oversubscribed,
-          layout.cache_per_rank,
-          static_cast<std::uint32_t>(layout.smallest_node),
-          grouping_of(layout.node_of)};
+  return summary_of(Placement(make_layout(members, pretended)).levels);
 }
 
 void check_plan(const CallShape& shape, const Forced& forced) {
@@ -67,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<ProcessPlace> places(in.ConsumeIntegralInRange<std::size_t>(1, 40));
   for (ProcessPlace& place : places) place.host_id = in.ConsumeIntegralInRange<int>(0, 2);
   CallShape shape;
-  shape.layout = layout_of(places, core.pretend_nodes);
+  shape.layout = layout_of(places, core.pretended);
   shape.ranks = static_cast<Rank>(places.size());
   shape.element_bytes = in.ConsumeIntegralInRange<std::uint64_t>(1, 4096);
   shape.bytes = in.ConsumeIntegralInRange<std::uint64_t>(0, std::uint64_t{1} << 40) /

@@ -1,0 +1,20 @@
+// Where the ranks of a communicator sit, as far as schedules look at it.
+#pragma once
+
+#include <compare>
+#include <vector>
+
+#include "coll_gpuar/algorithms/groups.h"
+#include "topo/layout.h"
+
+namespace gpuar {
+
+struct Placement {
+  explicit Placement(const Layout& layout);
+
+  std::vector<Level> levels;  // the parts of nodes, if they have some, and the nodes
+  std::vector<Rank> order;    // all ranks, such that neighbours are near; empty: by number
+  friend auto operator<=>(const Placement&, const Placement&) = default;
+};
+
+}  // namespace gpuar
