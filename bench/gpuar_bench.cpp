@@ -30,6 +30,8 @@ using bench::Form;
 using bench::Part;
 using bench::Sample;
 
+constexpr std::uint64_t most_calls = 1'000'000'000;
+
 struct Options {
   std::string sizes = "8:64M";
   std::string type = "float";
@@ -69,12 +71,14 @@ void declare(CLI::App& app, Options& options) {
       ->delimiter(',')
       ->capture_default_str();
   auto* iterations = app.add_option("--iterations", options.effort.iterations,
-                                    "timed calls per size (default: as many as --min-time takes)");
+                                    "timed calls per size (default: as many as --min-time takes)")
+                         ->check(CLI::Range(std::uint64_t{1}, most_calls));
   app.add_option("--min-time", options.effort.min_seconds, "seconds of timed calls per size")
       ->excludes(iterations)
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--warmup", options.effort.warmup, "calls per size before the clock starts")
+      ->check(CLI::Range(std::uint64_t{0}, most_calls))
       ->capture_default_str();
   auto* compare = app.add_flag("--compare-nodes", options.compare_nodes,
                                "time each size within every node, across the nodes (one rank of "
@@ -299,9 +303,13 @@ void run(const Options& options, const std::vector<std::size_t>& sizes) {
 
 void check_sizes(const std::vector<std::size_t>& sizes, const std::string& type) {
   for (const std::size_t bytes : sizes) {
-    if (bytes >= bench::bytes_of(type)) continue;
-    throw CLI::ValidationError("--sizes", fmt::format("{} bytes are less than one {}, which has {}",
-                                                      bytes, type, bench::bytes_of(type)));
+    const std::size_t element = bench::bytes_of(type);
+    const char* const wrong = bytes < element        ? "are less than one"
+                              : bytes % element != 0 ? "are no whole number of"
+                                                     : nullptr;
+    if (wrong == nullptr) continue;
+    throw CLI::ValidationError(
+        "--sizes", fmt::format("{} bytes {} {}, which has {}", bytes, wrong, type, element));
   }
 }
 
@@ -318,6 +326,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
     sizes = bench::parse_sizes("--sizes", options.sizes);
     check_sizes(sizes, options.type);
+    bench::check_writable(options.json);
     bench::check_defined(options.type, options.op);
     if (options.path == bench::Path::through_host && options.memory != "device" &&
         options.memory != "managed") {

@@ -3,24 +3,42 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <stdexcept>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+#include <system_error>
 
 namespace bench {
+namespace {
+
+struct Unit {
+  std::string_view name;  // "KiB" is also written "K"
+  unsigned shift;
+};
+constexpr std::array<Unit, 5> units{{{"", 0}, {"B", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}}};
+
+}  // namespace
 
 std::size_t parse_bytes(const std::string& option, const std::string& text) {
-  std::size_t digits = 0;
+  constexpr std::size_t most = std::size_t{1} << 50;
   std::size_t bytes = 0;
-  try {
-    bytes = std::stoull(text, &digits);
-  } catch (const std::exception&) {
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, bytes);
+  if (rest == text.data()) {
     throw CLI::ValidationError(option, fmt::format("'{}' is not a size", text));
   }
-  const std::string suffix = text.substr(digits);
-  if (suffix == "K" || suffix == "KiB") return bytes << 10;
-  if (suffix == "M" || suffix == "MiB") return bytes << 20;
-  if (suffix == "G" || suffix == "GiB") return bytes << 30;
-  if (suffix.empty() || suffix == "B") return bytes;
-  throw CLI::ValidationError(option, fmt::format("unknown unit '{}' in '{}'", suffix, text));
+  const std::string suffix(rest, end);
+  const auto unit = std::find_if(units.begin(), units.end(), [&](const Unit& known) {
+    return suffix == known.name || (!suffix.empty() && suffix + "iB" == known.name);
+  });
+  if (unit == units.end()) {
+    throw CLI::ValidationError(option, fmt::format("unknown unit '{}' in '{}'", suffix, text));
+  }
+  if (error != std::errc{} || bytes > most >> unit->shift) {
+    throw CLI::ValidationError(option, fmt::format("{} is more than 1024 TiB", text));
+  }
+  return bytes << unit->shift;
 }
 
 std::vector<std::size_t> parse_sizes(const std::string& option, const std::string& text) {

@@ -25,6 +25,31 @@ void gpuar_core::tell_about_device(const gpuar::Memory& memory) {
                   gpuar::describe(memory.kind), memory.gpu->name(), live->device_limit, beyond));
 }
 
+// What was asked for cannot be had in full, and a result may be wrong for it: said unasked.
+void gpuar_core::tell_about_waiting() {
+  if (told_about_waiting || cuda->waits_for_all_streams()) return;
+  told_about_waiting = true;
+  log(fmt::format(
+      "gpuar: coll_gpuar_sync_device: this driver is older than CUDA 12.5, and waits for "
+      "work on streams that block with the default stream alone; synchronise "
+      "non-blocking streams before a call on their data ({})",
+      cuda->state()));
+}
+
+// Why a call on device memory goes through the host; null if it need not.
+const char* gpuar_core::reason_for_the_host(const gpuar::DeviceCall& device,
+                                            const gpuar_args& args) const {
+  if (args.count * args.element_bytes <= live->device_limit)
+    return "no longer than coll_gpuar_device_limit";
+  if (args.custom) return "a user-defined operation is a function of the host";
+  if (!device.out.gpu) return "the result lies in host memory";
+  if (!gpuar::Cuda::has_kernels()) return gpuar::Cuda::without_kernels;
+  const bool reduces = (args.divide_by == 0 || device.gpu->can_divide(args.type)) &&
+                       device.gpu->can_reduce(args.op, args.type);
+  if (!reduces) return "no kernel of this device reduces this type by this operation";
+  return always_through_host ? "a test asks for it" : nullptr;
+}
+
 bool gpuar_core::place(gpuar::Run& run, const gpuar_args& args) {
   const gpuar::Memory in = cuda->memory_of(args.in);
   const gpuar::Memory out = args.in == args.out ? in : cuda->memory_of(args.out);
@@ -38,12 +63,9 @@ bool gpuar_core::place(gpuar::Run& run, const gpuar_args& args) {
   device.user_in = static_cast<const std::byte*>(args.in);
   device.user_out = static_cast<std::byte*>(args.out);
   device.after_queued_work = live->sync_device;
-  const std::size_t bytes = args.count * args.element_bytes;
-  const bool reduces = !args.custom && !always_through_host &&
-                       (args.divide_by == 0 || device.gpu->can_divide(args.type)) &&
-                       device.gpu->can_reduce(args.op, args.type);
-  device.carry = out.gpu && reduces && bytes > live->device_limit ? gpuar::Carry::on_device
-                                                                  : gpuar::Carry::through_host;
+  if (live->sync_device) tell_about_waiting();
+  device.why = reason_for_the_host(device, args);
+  device.carry = device.why == nullptr ? gpuar::Carry::on_device : gpuar::Carry::through_host;
   engine.use(*cuda);
   tell_about_device(out.gpu ? out : in);
   return true;
@@ -51,12 +73,12 @@ bool gpuar_core::place(gpuar::Run& run, const gpuar_args& args) {
 
 namespace {
 
-const char* path_of(const gpuar::Run& run) {
+std::string path_of(const gpuar::Run& run) {
   switch (run.device.carry) {
     case gpuar::Carry::host:
       return "host memory";
     case gpuar::Carry::through_host:
-      return "device memory, carried through the host";
+      return fmt::format("device memory, carried through the host: {}", run.device.why);
     case gpuar::Carry::on_device:
       return "device memory";
   }
@@ -127,8 +149,9 @@ void bind_memory(gpuar_core& core, gpuar::Run& run, const gpuar_args& args,
   run.device = {};
   if (!core.place(run, args)) {
     core.engine.abandon(*run.comm, gpuar::Status::failed,
-                        "the host cannot read a buffer, and the CUDA driver does not say whose it "
-                        "is; look for the program's first CUDA error");
+                        {"the host cannot read a buffer, and the CUDA driver does not say whose "
+                         "it is; look for the program's first CUDA error (",
+                         std::string_view(core.cuda->state()), ")"});
   }
   if (kind != gpuar::MessageKind::persistent) count_device_call(run);
 }

@@ -172,6 +172,7 @@ int gpuar_core_open(const gpuar_params* params, gpuar_core** out, char* why, siz
       tell(why, why_bytes, reason);
       return GPUAR_ERR;
     }
+    core->record.carries_device = core->transport.carries(gpuar::MemoryKind::device);
     core->record.version = GPUAR_VERSION;
     core->record.parameters = wire_parameters(*params);
     core->read_tuning_file();
@@ -188,7 +189,8 @@ int gpuar_core_open(const gpuar_params* params, gpuar_core** out, char* why, siz
 }
 
 void gpuar_core_set_threads(gpuar_core* core, bool thread_multiple, bool yield) {
-  core->locking = thread_multiple || core->params.progress_thread;
+  // Never back: Open MPI's word on threads is overwritten by whoever calls MPI_T_init_thread.
+  core->locking = core->locking || thread_multiple || core->params.progress_thread;
   core->yield = yield;
 }
 
@@ -274,6 +276,8 @@ int gpuar_comm_create(gpuar_core* core, const gpuar_comm_desc* desc, gpuar_comm*
     comm->wanted = core->expect;
     comm->take_hints(*desc);
     comm->expect = gpuar_core::expectation(comm->wanted, records);
+    comm->staged = std::any_of(records.begin(), records.end(),
+                               [](const gpuar::Record* record) { return !record->carries_device; });
     const CoreLock lock(*core);
     if (core->report) comm->journal = core->report->journal(*comm, places);
     if (core->tracing) {

@@ -8,6 +8,13 @@
 
 #include "coll_gpuar/process.h"
 
+namespace {
+
+// No vector is longer, and arithmetic on it is far from its end.
+constexpr std::size_t most_bytes = std::size_t{1} << 50;
+
+}  // namespace
+
 gpuar::WireParameters wire_parameters(const gpuar_params& params) {
   gpuar::WireParameters wire;
   wire.algorithm = params.algorithm ? params.algorithm : "auto";
@@ -44,6 +51,11 @@ bool read_params(const gpuar_params& params, gpuar_core& core, std::string& why)
         "coll_gpuar_test_node_size is \"{}\"; give a number, or a list such as 1,3, and for "
         "packages within nodes another one after a slash, such as 4/2",
         core.test_node_size);
+    return false;
+  }
+  if (params.segment_size > most_bytes) {
+    why = fmt::format("coll_gpuar_segment_size is {}; give 0 (chosen) or bytes, at most {}",
+                      static_cast<std::int64_t>(params.segment_size), most_bytes);
     return false;
   }
   if (params.check && params.check_timeout < 1) {

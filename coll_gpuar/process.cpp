@@ -105,7 +105,7 @@ gpuar_comm::Chosen gpuar_comm::choose(const PlanKey& key) const {
   shape.custom = key.custom;
   shape.layout = layout;
   const bool device = expect == Expect::device && shape.bytes > long_bytes;
-  if (device) chosen.machine = gpuar::device_machine();
+  if (device) chosen.machine = staged ? gpuar::staged_machine() : gpuar::device_machine();
   chosen.memory = device ? gpuar::PlannedFor::device : gpuar::PlannedFor::host;
   chosen.forced = core->tuning.apply(shape, chosen.memory, forced);
   chosen.choice = gpuar::select(shape, chosen.forced, chosen.machine);
@@ -154,10 +154,11 @@ void gpuar_core::find_place() {
   nics = gpuar::advise_nics(devices, guess, params.local_ranks);
 }
 
-void gpuar_core::tell_about_ucx(gpuar::Rank rank) {
-  if (told_about_ucx) return;
-  told_about_ucx = true;
+void gpuar_core::tell_about_libraries(gpuar::Rank rank) {
+  if (told_about_libraries) return;
+  told_about_libraries = true;
   log("gpuar: " + transport.describe_library());
+  log("gpuar: " + cuda->state());
   if (nics.why.empty()) return;  // there is no GPU on this host
   const char* what = "";
   if (!nics.devices.empty()) {
@@ -171,7 +172,7 @@ void gpuar_core::tell_about_ucx(gpuar::Rank rank) {
 void gpuar_core::tell_about(const gpuar_comm_desc& desc, const gpuar::Layout& layout,
                             const std::vector<const gpuar::ProcessPlace*>& places) {
   if (desc.size < 2 || live->verbose < 1 || (desc.rank > 0 && live->verbose < 2)) return;
-  tell_about_ucx(desc.rank);
+  tell_about_libraries(desc.rank);
   if (desc.rank == 0) {
     log(fmt::format("gpuar: {}: {}", desc.name ? desc.name : "communicator",
                     gpuar::describe(layout, places)));

@@ -128,16 +128,19 @@ struct gpuar_core {
   void find_place();
 
   // If asked to be verbose: which UCX with which network ports (once), and where the ranks sit.
-  void tell_about_ucx(gpuar::Rank rank);
+  void tell_about_libraries(gpuar::Rank rank);
   void tell_about(const gpuar_comm_desc& desc, const gpuar::Layout& layout,
                   const std::vector<const gpuar::ProcessPlace*>& places);
   // At the end: by which transports each peer was reached.
   void tell_about_peers();
   // Once, too: how device memory travels.
   void tell_about_device(const gpuar::Memory& memory);
+  void tell_about_waiting();
+  const char* reason_for_the_host(const gpuar::DeviceCall& device, const gpuar_args& args) const;
   std::string told;  // to a tool, last
-  bool told_about_ucx = false;
+  bool told_about_libraries = false;
   bool told_about_device = false;
+  bool told_about_waiting = false;
   // Says how a call on these buffers is carried out. False if they are out of reach.
   [[nodiscard]] bool place(gpuar::Run& run, const gpuar_args& args);
   void start_helper();
@@ -208,6 +211,7 @@ struct gpuar_comm : gpuar::Comm {
   static constexpr std::size_t long_bytes = std::size_t{64} << 10;
   using Expect = gpuar_expect;
   Expect expect = Expect::host;
+  bool staged = false;  // somewhere device memory must be copied through host memory
   std::uint8_t on_device =
       0;  // asked: the first long call here is on device memory; then: anywhere
   struct Unplanned {

@@ -41,4 +41,27 @@ constexpr const char* describe(Status status) {
   return "unknown status";
 }
 
+// What a person may try, as the end of a sentence; empty where only what happened tells.
+constexpr const char* remedy(Status status) {
+  switch (status) {
+    case Status::no_memory:
+      return "; free memory, or have less under way: coll_gpuar_segment_size, "
+             "coll_gpuar_pipeline_depth";
+    case Status::unreachable:
+      return "; see what it does or why it ended: its own last messages, its host, the network "
+             "between";
+    case Status::truncated:
+      return "; coll_gpuar_check 1 names the ranks whose calls differ";
+    case Status::bad_message:
+      return "; all processes must run the same gpuar, and nothing else may use its connections";
+    case Status::ok:
+    case Status::in_progress:
+    case Status::unsupported:
+    case Status::aborted:
+    case Status::failed:
+      break;
+  }
+  return "";
+}
+
 }  // namespace gpuar

@@ -131,9 +131,11 @@ void Watch::has_stood(gpuar_comm& comm, Run& run) const {
     std::vector<std::string> names;
     names.reserve(ranks.size());
     for (const Rank rank : ranks) names.push_back(who(comm, rank));
-    comm.core->engine.abandon(comm, Status::unreachable,
-                              fmt::format("nothing has come from {} for {} s (coll_gpuar_timeout)",
-                                          fmt::join(names, ", "), timeout_ / second));
+    comm.core->engine.abandon(
+        comm, Status::unreachable,
+        fmt::format("nothing has come from {} for {} s; if it is but late, raise "
+                    "coll_gpuar_timeout",
+                    fmt::join(names, ", "), timeout_ / second));
   }
 }
 

@@ -159,7 +159,10 @@ bool Cuda::look_again() noexcept {
 }
 
 Memory Cuda::ask(const void* pointer) {
-  if (!impl_->usable()) return {};
+  if (!impl_->usable()) {
+    const bool out_of_reach = !impl_->is_child() && impl_->shared.driver.says_device(pointer);
+    return out_of_reach ? Memory{MemoryKind::device, false, nullptr} : Memory{};
+  }
   Attributes attributes;
   const Result result = attributes.ask(impl_->shared.driver.call(), pointer);
   if (result == Result::not_initialized || result == Result::deinitialized) return {};
@@ -253,17 +256,18 @@ std::string Cuda::current_device() {
   return bus;
 }
 
+bool Cuda::waits_for_all_streams() const {
+  return impl_->shared.driver.call().cuCtxRecordEvent != nullptr;
+}
+
 bool Cuda::has_kernels() {
   return kernel::image() != nullptr;
 }
 
 std::string Cuda::state() const {
   const driver::Driver& driver = impl_->shared.driver;
-  if (!driver.usable()) return driver.describe();
-  return fmt::format(
-      "{}; {}", driver.describe(),
-      has_kernels() ? "reductions on the device"
-                    : "this build has no kernels (it was made without nvcc): the host reduces");
+  if (!has_kernels()) return fmt::format("{}; {}", driver.describe(), without_kernels);
+  return driver.usable() ? driver.describe() + "; reductions on the device" : driver.describe();
 }
 
 }  // namespace gpuar

@@ -111,8 +111,17 @@ void Driver::drop_optional() {
   functions_.cuCtxRecordEvent = nullptr;
 }
 
+bool Driver::says_device(const void* pointer) const {
+  if (!found() || functions_.cuPointerGetAttribute == nullptr) return false;
+  std::uint32_t type = 0;
+  const auto address = reinterpret_cast<DevicePointer>(pointer);
+  return functions_.cuPointerGetAttribute(&type, PointerAttribute::memory_type, address) ==
+             Result::success &&
+         type == memory_type_device;
+}
+
 std::string Driver::describe() const {
-  if (!found()) return "no CUDA: nothing in this process has loaded libcuda.so.1";
+  if (!found()) return "no CUDA so far: nothing in this process has loaded libcuda.so.1";
   const std::string text = fmt::format("CUDA driver {} ({})", version_text(functions_), path_);
   return trouble_.empty() ? text : fmt::format("{} is {}", text, trouble_);
 }

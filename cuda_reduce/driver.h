@@ -118,6 +118,8 @@ class Driver {
   bool found() const { return handle_ != nullptr; }
   bool usable() const { return found() && trouble_.empty(); }
   const Functions& call() const { return functions_; }
+  // Whether it takes this address for a device's: what even a driver that is too old can tell.
+  bool says_device(const void* pointer) const;
   // "CUDA driver 13.0 (/usr/lib/…/libcuda.so.1)", or what is wrong with it.
   std::string describe() const;
   // Does without the functions that an older driver lacks, for tests.

@@ -131,7 +131,8 @@ class Cuda {
 
   // The kind of memory at `pointer`, asked of the driver each time: addresses are reused. Host if
   // the driver does not know the address, or cannot be used (see state()). Where it answers with an
-  // error: host if the host can read it, else is_out_of_reach().
+  // error: host if the host can read it, else is_out_of_reach(). So is a device's memory where the
+  // driver is too old.
   Memory memory_of(const void* pointer) { return present() ? ask(pointer) : Memory{}; }
 
   // Copies and waits, any kinds of memory; for pieces of a user's layout only.
@@ -173,7 +174,10 @@ class Cuda {
 
   // One line for people: the driver and its version, or why no GPU can be used.
   std::string state() const;
+  bool waits_for_all_streams() const;  // as after_queued_work() should; drivers before 12.5 do not
   // Without them, in a build made without nvcc, no device reduces.
+  static constexpr const char* without_kernels =
+      "this build has no kernels (made without nvcc, or with -Dcuda=disabled): the host reduces";
   static bool has_kernels();
   // Launches and copies so far, by this object.
   std::uint64_t launches() const { return launches_; }

@@ -94,7 +94,7 @@ fetch_cuda_toolkit() {
         quietly "configuring" meson configure "$build" "-Dtoolkit=$(echo "$cuda_wheels"/nvidia/*)"
 }
 
-# build_gpuar [TARGET…]: configures once (with $GPUAR_SETUP_OPTIONS) and compiles what changed, or of
+# build_gpuar [TARGET…]: configures (with $GPUAR_SETUP_OPTIONS) and compiles what changed, or of
 # that the targets alone. The folder build/components holds the component and nothing else, as Open
 # MPI wants it of a folder that it searches.
 build_gpuar() {
@@ -108,6 +108,9 @@ compile_gpuar() {
         [ ! -e "$cuda_wheels" ] || fetched=("-Dtoolkit=$(echo "$cuda_wheels"/nvidia/*)")
         # shellcheck disable=SC2086 # several options
         quietly "configuring" meson setup "$build" "$root" "${fetched[@]}" ${GPUAR_SETUP_OPTIONS-}
+    elif [ -n "${GPUAR_SETUP_OPTIONS-}" ]; then
+        # shellcheck disable=SC2086
+        quietly "configuring" meson configure "$build" ${GPUAR_SETUP_OPTIONS-}
     fi
     if [ "$(ninja -C "$build" -n "$@" 2>/dev/null | tail -n 1)" != "ninja: no work to do." ]; then
         echo "compiling" >&2

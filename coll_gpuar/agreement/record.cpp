@@ -18,7 +18,7 @@ namespace {
 //     text test_node_size   text expect   u64 tuning   u8 report   u8 trace   u8 check
 //     u64 host_id   i32 package   i32 numa   i32 core   i32 threads   i32 host_threads
 //     i32 host_cache_kib   i32 l3   u64 gpu   i32 gpu_index
-//     u8 has_gpu   u8 tuning_broken
+//     u8 has_gpu   u8 carries_device   u8 tuning_broken
 //     i32 pid   u64 started   u64 space
 constexpr std::uint32_t magic = 0x72617067;  // "gpar"
 constexpr std::size_t size_offset = 6;
@@ -162,6 +162,7 @@ std::optional<Record> read(std::span<const std::uint8_t> bytes) {
   record.place.gpu = in.number<std::uint64_t>();
   record.place.gpu_index = in.index();
   record.has_gpu = in.flag();
+  record.carries_device = in.flag();
   record.tuning_broken = in.flag();
   record.process.pid = in.number<std::int32_t>();
   in.expect(record.process.pid >= 0);
@@ -294,6 +295,7 @@ std::size_t encode(const Record& record, RecordBytes& out) {
   to.number(record.place.gpu);
   to.number(record.place.gpu_index);
   to.number(static_cast<std::uint8_t>(record.has_gpu));
+  to.number(static_cast<std::uint8_t>(record.carries_device));
   to.number(static_cast<std::uint8_t>(record.tuning_broken));
   to.number(record.process.pid);
   to.number(record.process.started);

@@ -16,7 +16,7 @@
 namespace gpuar {
 
 // Raised by every change of the record, of the messages, or of a schedule.
-constexpr std::uint16_t wire_protocol = 5;
+constexpr std::uint16_t wire_protocol = 6;
 
 // Parameters that shape what crosses the wire. Their values are published, not a hash of them, so
 // that a difference can be named.
@@ -42,9 +42,10 @@ struct Record {
   std::string refusal;  // why this process cannot take part; empty: it can
   WireParameters parameters;
   ProcessPlace place;
-  ProcessId process;           // to find out whether it is still there; on its host alone
-  bool has_gpu = false;        // its program might use device memory
-  bool tuning_broken = false;  // it was given a tuning file that it cannot use
+  ProcessId process;            // to find out whether it is still there; on its host alone
+  bool has_gpu = false;         // its program might use device memory
+  bool carries_device = false;  // and its UCX takes that as it is
+  bool tuning_broken = false;   // it was given a tuning file that it cannot use
   friend bool operator==(const Record&, const Record&) = default;
 };
 

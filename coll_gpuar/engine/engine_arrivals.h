@@ -57,7 +57,7 @@ void Engine<T>::give_up_with(Comm& comm, const MessageHeader& abort_record) {
       transport_.mark_broken(static_cast<typename T::Peer>(peer));
   }
   fail_here(comm, Status::aborted,
-            {"rank ", abort_record.source, " gave up; its own message says why"});
+            {"rank ", abort_record.source, " gave up; its own message says why and what to try"});
 }
 
 template <class T>

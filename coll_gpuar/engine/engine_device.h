@@ -22,7 +22,8 @@ void Engine<T>::post_on_device(Run& run, Op* op, const char* what, Post post) {
   if (status == Status::in_progress) return track(run, op);
   reset_device(op);
   give_op(op);
-  fail(*run.comm, status, {"the device refuses ", what});
+  fail(*run.comm, status,
+       {"the device refuses ", what, "; look for the first CUDA error before this line"});
 }
 
 template <class T>

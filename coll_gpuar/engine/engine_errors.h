@@ -66,10 +66,13 @@ void Engine<T>::on_done(TransportOp* transport_op, Status status) {
     if (run->in_flight == 0) engine.finish(*run);
   } else if (status != Status::ok) {
     if (device) {
-      engine.fail(*run->comm, status, "work on the device failed");
+      engine.fail(*run->comm, status,
+                  "work on the device failed; look for the first CUDA error before this line");
     } else {
       const Rank peer = step_of(*run, step).peer;
-      engine.fail_with(*run->comm, peer, status, {"transfer with rank ", peer, " failed"});
+      engine.fail_with(
+          *run->comm, peer, status,
+          {"transfer with rank ", peer, " failed; UCX_LOG_LEVEL=info makes UCX say why"});
     }
     if (run->active && run->status != Status::ok && run->in_flight == 0) engine.finish(*run);
   } else {
@@ -112,7 +115,7 @@ template <class T>
 void Engine<T>::fail_here(Comm& comm, Status status, const Sentence& what) {
   if (comm.status != Status::ok) return;
   comm.status = status;
-  report(comm, {what, " (", describe(status), ")"});
+  report(comm, {what, " (", describe(status), ")", remedy(status)});
   for (HeldList& list : comm.pending) drop_all(list);  // senders wait until theirs is fetched
   for_each_call(comm, [&](Run& run) { fail_run(run, status); });
 }

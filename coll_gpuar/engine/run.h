@@ -88,6 +88,7 @@ enum class Stage : std::uint8_t {
 struct DeviceCall {
   Carry carry = Carry::host;
   Stage stage = Stage::running;
+  const char* why = "";            // through the host, for people
   bool after_queued_work = false;  // first waits for what the caller has queued on the device
   Gpu* gpu = nullptr;              // does the copies and the reductions
   Memory in;                       // of the caller's buffers

@@ -9,7 +9,8 @@ namespace gpuar {
 // One message takes latency from one rank to the other, and occupies either end for `message`
 // plus `byte` for each byte. One of more than `fragment` bytes is not sent at once: its receiver
 // has to reach into the sender's memory, which costs `rendezvous`, and `rendezvous_byte` for each
-// byte, more.
+// byte, more. One that is stored on its way takes `stored_byte` for each byte longer, while neither
+// end is occupied.
 struct Link {
   std::uint64_t latency;  // ps
   std::uint64_t message;  // ps
@@ -17,6 +18,7 @@ struct Link {
   std::uint64_t fragment = ~std::uint64_t{0};
   std::uint64_t rendezvous = 0;       // ps
   std::uint64_t rendezvous_byte = 0;  // ps
+  std::uint64_t stored_byte = 0;      // ps
 };
 
 constexpr std::uint32_t port_for_each_rank = ~std::uint32_t{0};
@@ -73,6 +75,18 @@ constexpr Machine device_machine() {
   // twice of what is in flight at most, which the pool of a device keeps.
   machine.largest_segment = std::uint64_t{28} << 20;
   machine.most_in_flight = std::uint64_t{112} << 20;
+  return machine;
+}
+
+// The same where UCX does not carry device memory: every message is copied to pinned host memory,
+// sent from there, and copied up again. Segments are what lets these copies, the way between ranks
+// and reductions work side by side.
+constexpr Machine staged_machine() {
+  Machine machine = device_machine();
+  machine.shared_memory = machine.between_parts = {
+      .latency = 25'000'000, .message = 12'000'000, .byte = 50, .stored_byte = 80};
+  machine.network = {.latency = 40'000'000, .message = 12'000'000, .byte = 50, .stored_byte = 80};
+  machine.largest_segment = std::uint64_t{7} << 19;
   return machine;
 }
 

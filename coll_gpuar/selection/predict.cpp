@@ -49,7 +49,7 @@ void add(SegmentTime& time, const Cost& cost, const Link& any_link, Where where,
 
   const std::uint64_t messages = times(cost.messages, link.message);
   const std::uint64_t reduction = times(times(cost.reduced, unit), reduce_byte);
-  const std::uint64_t wire = times(times(cost.wire, unit), link.byte);
+  const std::uint64_t wire = times(times(cost.wire, unit), plus(link.byte, link.stored_byte));
   const std::uint64_t sending = times(times(cost.sent, unit), link.byte);
 
   time.all =

@@ -219,6 +219,11 @@ class Walk {
     return bytes_of(event) * fabric_.machine.network.byte * divide_up(port.ranks, port.walked);
   }
 
+  // On the way.
+  [[nodiscard]] Time stored(const Event& event, const Link& link) const {
+    return times(bytes_of(event), link.stored_byte);
+  }
+
   // Within a node.
   [[nodiscard]] const Link& memory_of(Reach reach) const {
     return reach == Reach::other_part ? between_parts_ : shared_memory_;
@@ -235,7 +240,7 @@ class Walk {
     const Time taken = at_end(event, link);
     Time begun = rank.out.take(event.time, taken);
     if (reach == Reach::other_part) begun = leave_part(event, begun, taken);
-    schedule(begun + link.latency, Event::Kind::copies, event);
+    schedule(begun + link.latency + stored(event, link), Event::Kind::copies, event);
     schedule(begun + taken, Event::Kind::ends, event);
   }
 
@@ -252,7 +257,7 @@ class Walk {
     Port& port = ports_[ranks_[event.program].port];
     const Time taken = at_port(event, port);
     const Time begun = port.out.take(event.time, taken);
-    schedule(begun + network_.latency, Event::Kind::enters, event);
+    schedule(begun + network_.latency + stored(event, network_), Event::Kind::enters, event);
     const Time sent = event.time - network_.message + at_end(event, network_);
     schedule(std::max(begun + taken, sent), Event::Kind::ends, event);
   }

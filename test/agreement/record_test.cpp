@@ -19,6 +19,7 @@ Record sample(const std::string& host = "a") {
   record.place = {host, 0xfedcba9876543210, 1, 3, 17, 8, 64, 32768, 9, 0x1b00, 5};
   record.process = {0x0102, 0x0304, 0x0506};
   record.has_gpu = true;
+  record.carries_device = true;
   record.tuning_broken = true;
   return record;
 }
@@ -67,8 +68,8 @@ TEST_CASE("the bytes are little endian on every machine", "[agreement]") {
   CHECK(std::vector<std::uint8_t>(bytes.begin(), bytes.begin() + 6) ==
         std::vector<std::uint8_t>{'g', 'p', 'a', 'r', wire_protocol & 0xff, wire_protocol >> 8});
   CHECK(bytes[6] + 256 * bytes[7] == static_cast<int>(bytes.size()));
-  CHECK(std::vector<std::uint8_t>(bytes.end() - 34, bytes.end()) ==
-        std::vector<std::uint8_t>{0, 0x1b, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1, 1,  //
+  CHECK(std::vector<std::uint8_t>(bytes.end() - 35, bytes.end()) ==
+        std::vector<std::uint8_t>{0, 0x1b, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1, 1, 1,  //
                                   2, 1,    0, 0, 4, 3, 0, 0, 0, 0, 0, 0, 6, 5, 0, 0, 0, 0, 0, 0});
 }
 

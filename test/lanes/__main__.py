@@ -1,6 +1,7 @@
 """The runner: one line per test, then the totals."""
 
 import argparse
+import difflib
 import importlib
 import pkgutil
 import sys
@@ -59,7 +60,8 @@ def parse_arguments(known):
         ]
     for name in arguments.only + arguments.require:
         if name not in known:
-            parser.error(f"no lane {name}; there are: {', '.join(known)}")
+            near = difflib.get_close_matches(name, known) or sorted(known)
+            parser.error(f"no lane {name}; try {', '.join(near[:3])}; --list names them all")
     return arguments
 
 

@@ -1,5 +1,6 @@
 """Configuring where something is missing: meson says what, and what to do."""
 
+import ctypes.util
 import os
 import re
 import shutil
@@ -26,7 +27,14 @@ def configure():
     yield "no CUDA toolkit where one is asked for", lambda: refuses(
         ["-Dcuda=enabled", "-Dtoolkit=/nowhere"], "there is no nvcc", "-Dcuda=auto"
     )
-    yield "no UCX where one is asked for", lambda: refuses(["-Ducx=/nowhere"], "/nowhere")
+    yield "no UCX where one is asked for", lambda: refuses(
+        ["-Ducx=/nowhere"], "-Ducx=/nowhere: there is no include/ucp", "Name the prefix"
+    )
+    yield "a UCX that is too old", old_ucx
+    yield "the version of a UCX in a prefix", ucx_version
+    yield "no sources of Open MPI where they are said to be", lambda: refuses(
+        ["-Dopenmpi_source=/nowhere"], "-Dopenmpi_source=/nowhere: there is no ompi/", "unpacked"
+    )
 
 
 def setup(options):
@@ -34,6 +42,25 @@ def setup(options):
     with tempfile.TemporaryDirectory() as folder:
         argv = ["meson", "setup", Path(folder) / "build", ROOT, "-Dtests=false", *options]
         return mpi.run(argv, timeout=120)
+
+
+def old_ucx():
+    with tempfile.TemporaryDirectory() as folder:
+        header = Path(folder) / "include" / "ucp" / "api" / "ucp_version.h"
+        header.parent.mkdir(parents=True)
+        header.write_text("#define UCP_API_MAJOR 1\n#define UCP_API_MINOR 11\n")
+        (Path(folder) / "lib").mkdir()
+        for name in ("libucp.so", "libucs.so"):
+            library = ctypes.util.find_library(name.removeprefix("lib").removesuffix(".so"))
+            require(library, f"no {name}")
+            found = next(Path("/usr/lib").glob(f"*/{library}"))
+            (Path(folder) / "lib" / name).symlink_to(found)
+        refuses([f"-Ducx={folder}"], "UCX 1.11", "is too old: 1.12 or newer is needed")
+
+
+def ucx_version():
+    result = mpi.succeed(setup(["-Ducx=/usr", "-Dcuda=disabled"]), "meson setup")
+    require(re.search(r"UCX +: 1\.\d+", result.output), f"no version of UCX\n{result.tail()}")
 
 
 def refuses(options, *sentences):

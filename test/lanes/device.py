@@ -46,7 +46,7 @@ def needs_simulator():
         if not needed.exists():
             raise Skip(toolkit.lacking(f"{what} in this build"))
     if not (COMPILED / "kernels.fatbin").exists():
-        raise Skip(toolkit.lacking("this build has no kernels: it found no nvcc"))
+        raise Skip(toolkit.lacking("this build has no kernels: it has no nvcc, or -Dcuda=disabled"))
 
 
 def run(tests, env):
@@ -76,7 +76,7 @@ def kernels():
 def compiled(name):
     path = COMPILED / name
     if not path.exists():
-        raise Skip(toolkit.lacking("this build has no kernels: it found no nvcc"))
+        raise Skip(toolkit.lacking("this build has no kernels: it has no nvcc, or -Dcuda=disabled"))
     return path
 
 
@@ -88,6 +88,7 @@ def spills():
     bad = [line for line in found if line != ("0", "0", "0")]
     require(not bad, f"{len(bad)} of {len(found)} kernels spill or use the stack: {bad[:5]}")
     require(max(registers) <= 128, f"{max(registers)} registers: fewer than 2 blocks at once")
+    print(f"kernels: {len(found)}, of {min(registers)} to {max(registers)} registers, none spills")
 
 
 def ptx_functions():

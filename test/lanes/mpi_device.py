@@ -50,6 +50,7 @@ def host_memory(np, libraries):
 def device_staged():
     "device memory by a UCX without CUDA: every program of test/mpi, every kind of memory"
     yield from on_machine(on_device.staged)
+    yield "8 MiB are cut into segments", lambda: segments(on_device.staged(), range(4, 100))
     yield "LAMMPS, 2 ranks", lambda: real_program(programs.lammps)
     yield "mpi4py, 2 ranks", lambda: real_program(programs.mpi4py)
 
@@ -58,6 +59,7 @@ def device_staged():
 def device_direct():
     "device memory by CUDA-aware UCX: every program of test/mpi, every kind of memory"
     yield from on_machine(on_device.direct)
+    yield "8 MiB are one segment", lambda: segments(on_device.direct(), range(1, 2))
     yield "a large sum stays on the device", lambda: large_sum(on_device.direct())
 
 
@@ -85,6 +87,7 @@ def on_machine(make):
     for case in QUEUED:
         yield f"{case} is waited for", partial(queued_work, machine, 1, case)
     yield "without coll_gpuar_sync_device it is not", lambda: not_waited_for(machine)
+    yield "an old driver cannot wait for all streams, and says so", partial(old_driver, machine)
     yield "packing fails on one rank", lambda: packing_fails(machine)
     for rule, errors in FAILURES:
         if rule == COPY and machine.name == "direct":
@@ -145,6 +148,25 @@ def large_sum(machine):
 def queued_work(machine, sync, case="queued_work"):
     mca = {"coll_gpuar_sync_device": sync}
     machine.run(2, "device", [case], memory=None, limit=5000, gpu=LATE | TWO, mca=mca)
+
+
+def segments(machine, wanted):
+    """What is staged overlaps copies down, messages, reductions and copies up; what goes direct has
+    the fewest messages."""
+    argv = [BUILD / "bench" / "gpuar_bench", "--sizes", "8M", "--form", "blocking", "--memory", "device"]
+    mca = {"coll_gpuar_expect": "device", "coll_gpuar_verbose": 1}
+    result = machine.launch(2, [*argv, "--iterations", 2], memory=None, mca=mca)
+    mpi.succeed(result, "gpuar_bench")
+    found = re.search(r"8388608 bytes, .*?, (\d+) segments? of", result.output)
+    require(found and int(found[1]) in wanted, f"not {wanted} segments\n{result.tail()}")
+
+
+def old_driver(machine):
+    mca = {"coll_gpuar_sync_device": 1, "coll_gpuar_test_fault": "old_driver"}
+    case = ["small_needs_no_launch"]
+    result = machine.run(2, "device", case, memory=None, limit=None, mca=mca)
+    lines = re.findall(r"gpuar: coll_gpuar_sync_device: this driver is older than CUDA 12.5", result.output)
+    require(len(lines) == 2, f"{len(lines)} lines of 2 ranks\n{result.tail()}")
 
 
 def not_waited_for(machine):

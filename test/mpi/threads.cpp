@@ -84,6 +84,14 @@ void four_threads(Case& c) {
   for (MPI_Comm& comm : comms) MPI_Comm_free(&comm);
 }
 
+// A tool that asks for its own interface with one thread says nothing about the program's.
+void beside_a_tool(Case& c) {
+  int provided = 0;
+  c.expect(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) == MPI_SUCCESS, "no MPI_T");
+  four_threads<work>(c);
+  MPI_T_finalize();
+}
+
 // With coll_gpuar_progress_thread a call of several rounds goes on while no rank is in MPI: rank 0
 // finds it done while the others still compute.
 void moves_while_computing(Case& c) {
@@ -103,6 +111,7 @@ void moves_while_computing(Case& c) {
 constexpr Entry cases[] = {
     {"one_call_at_a_time", four_threads<work>},
     {"eight_calls_ahead", four_threads<work_ahead>},
+    {"beside_a_tool", beside_a_tool},
     {"moves_while_computing", moves_while_computing, When::by_name},
 };
 

@@ -65,6 +65,8 @@ const Place places[] = {
     {"1 host x 2, devices", 2, hosts(1, 2), device_machine()},
     {"1 host x 8, devices", 8, hosts(1, 8), device_machine()},
     {"8 hosts x 8, devices", 64, hosts(8, 8), device_machine()},
+    {"1 host x 2, staged devices", 2, hosts(1, 2), staged_machine()},
+    {"8 hosts x 8, staged devices", 64, hosts(8, 8), staged_machine()},
     {"2 hosts x 2", 4, hosts(2, 2)},
     {"4 hosts x 2", 8, hosts(4, 2)},
     {"4 hosts x 2, one machine of 2 threads", 8, containers(4, 2, 2)},

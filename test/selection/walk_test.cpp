@@ -175,6 +175,27 @@ TEST_CASE("the closed formulas are what the walk takes on divided nodes, by few 
   }
 }
 
+TEST_CASE("what is stored on its way arrives later, and keeps nobody busy", "[walk]") {
+  Machine machine = plain();
+  machine.network.stored_byte = 3'000;
+  machine.own_cache_message = machine.cached_message = machine.cached_segment = ~std::uint64_t{0};
+  const Level nodes = equal_nodes(2, 1);
+  const std::uint64_t bytes = 1 << 20;
+  Choice choice = choice_of("flat", "recursive_doubling", 2, bytes);
+  // On the wire, stored, reduced.
+  const auto whole = static_cast<double>(bytes * (1'000 + 3'000 + 250));
+  CHECK(static_cast<double>(walked(choice, nodes, bytes, {machine, 0})) ==
+        Approx(whole).epsilon(0.01));
+  CHECK(static_cast<double>(predict(choice, shape_of(nodes, bytes), machine)) ==
+        Approx(whole).epsilon(0.01));
+  // Of many segments only the first is stored by itself; the wire is always busy.
+  choice.segment_bytes = 1 << 14;
+  choice.depth = 8;
+  const auto pipelined = static_cast<double>(bytes * 1'000);
+  CHECK(static_cast<double>(walked(choice, nodes, bytes, {machine, 0})) ==
+        Approx(pipelined).epsilon(0.2));
+}
+
 TEST_CASE("what goes to another package shares its way out", "[walk]") {
   // Two packages of two ranks: each with its like in the other one, in half a millisecond each for
   // its bytes, and one after the other where there is one stream.

@@ -43,6 +43,8 @@ TEST_CASE("a driver that is too old is no driver", "[.][too_old]") {
   int local = 0;
   CHECK(cuda.present());
   CHECK(cuda.memory_of(&local).kind == MemoryKind::host);
+  // What such a driver calls a device's must not be read by the host.
+  CHECK(is_out_of_reach(cuda.memory_of(reinterpret_cast<const void*>(std::uintptr_t{1} << 20))));
   CHECK(cuda.take_pinned(64) == nullptr);
   const Cuda::Current current(cuda);
   cuda.release_pools();
