@@ -14,11 +14,13 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 
 #include "bench/ask_gpuar.h"
 #include "bench/cuda_driver.h"
 #include "bench/data.h"
+#include "bench/device_limit.h"
 #include "bench/measure.h"
 #include "bench/served.h"
 #include "bench/sizes.h"
@@ -104,8 +106,8 @@ class Tuner {
     }
     const auto memory = bench::memory_named(options_.memory);
     if (memory != bench::MemoryKind::host) bench::use_gpu(local_rank());
-    data_ = bench::make_data("float", "sum", memory, *std::max_element(sizes.begin(), sizes.end()),
-                             rank_, ranks_);
+    largest_ = *std::max_element(sizes.begin(), sizes.end());
+    data_ = bench::make_data("float", "sum", memory, largest_, rank_, ranks_);
     model_ = duplicate({"auto"});
     settle(model_, sizes.back());
     nodes_ = gpuar_.ask(model_, 1, data_->element_bytes()).nodes;
@@ -137,11 +139,28 @@ class Tuner {
     return size;
   }
 
+  // Each of some sizes through the host and on the device, by the cost model's choice.
+  std::vector<bench::LimitTiming> measure_limit() {
+    std::vector<bench::LimitTiming> timings;
+    bench::DeviceLimit limit;
+    const auto best = [&](std::size_t bytes, std::size_t up_to) {
+      limit.set(up_to);
+      const Contender model{{"auto"}, model_};
+      return rounds({&model}, bytes, options_.rounds).front();
+    };
+    for (std::size_t bytes = 1024; bytes <= std::min(largest_, largest_limit); bytes *= 4) {
+      const double through_host = best(bytes, bytes);
+      timings.push_back({bytes, through_host, best(bytes, 0)});
+    }
+    if (!timings.empty()) device_limit_ = bench::limit_of(timings);
+    return timings;
+  }
+
   [[nodiscard]] bench::TunedLayout layout() const {
     std::array<char, MPI_MAX_PROCESSOR_NAME> host = {};
     int length = 0;
     MPI_Get_processor_name(host.data(), &length);
-    return {ranks_, nodes_, options_.memory != "host",
+    return {ranks_, nodes_, options_.memory != "host", device_limit_,
             fmt::format("{} rank{} on {} node{}, {} memory, {}; rank 0 on {}", ranks_,
                         ranks_ == 1 ? "" : "s", nodes_, nodes_ == 1 ? "" : "s", options_.memory,
                         options_.form, host.data())};
@@ -277,7 +296,11 @@ class Tuner {
     times.resize(kept);
   }
 
+  static constexpr std::size_t largest_limit = std::size_t{1} << 20;
+
   Options options_;
+  std::size_t largest_ = 0;  // bytes of a call
+  std::optional<std::size_t> device_limit_;
   bench::Gpuar gpuar_;
   bench::ServedCounter served_;
   std::unique_ptr<bench::Data> data_;
@@ -304,6 +327,8 @@ void run(const Options& options, std::vector<std::size_t> sizes) {
                     "coll_gpuar_expect",
                     options.memory));
   }
+  const bool device = options.memory != "host";
+  const auto limits = device ? tuner.measure_limit() : std::vector<bench::LimitTiming>{};
   const bench::TunedLayout layout = tuner.layout();
   std::vector<SizeTimings> timings;
   timings.reserve(sizes.size());
@@ -312,6 +337,10 @@ void run(const Options& options, std::vector<std::size_t> sizes) {
   }
   if (!tuner.speaks()) return;
   fmt::print("# gpuar_tune: {}\n{}", layout.about, bench::summary_text(timings, options.margin));
+  if (!limits.empty()) {
+    fmt::print("{}through the host up to {} bytes\n", bench::limits_text(limits),
+               layout.device_limit.value_or(0));
+  }
   write(options, bench::table_text(layout, timings, options.margin));
   fmt::print("written: {}; to use it: --mca coll_gpuar_tuning_file {}\n", options.output,
              std::filesystem::absolute(options.output).string());

@@ -79,6 +79,28 @@ double regret(const SizeTimings& size, std::size_t index) {
          size.timings[fastest(size, &Timing::judging_us)].judging_us;
 }
 
+std::size_t limit_of(const std::vector<LimitTiming>& timings) {
+  std::size_t last = 0;
+  for (const LimitTiming& timing : timings) {
+    if (timing.host_us > timing.device_us) {
+      return static_cast<std::size_t>(
+          std::sqrt(static_cast<double>(last) * static_cast<double>(timing.bytes)));
+    }
+    last = timing.bytes;
+  }
+  return last;
+}
+
+std::string limits_text(const std::vector<LimitTiming>& timings) {
+  std::string text =
+      fmt::format("{:>10}  {:>16} {:>16}\n", "bytes", "through host, us", "on the device");
+  for (const LimitTiming& timing : timings) {
+    text += fmt::format("{:>10}  {:>16.2f} {:>16.2f}\n", timing.bytes, timing.host_us,
+                        timing.device_us);
+  }
+  return text;
+}
+
 std::string head_text() {
   return "# Written by gpuar_tune; made to be read and edited: see docs/selection.md of gpuar.\n"
          "# An entry serves calls of up to so many bytes that no entry before it serves.\n"
@@ -88,8 +110,10 @@ std::string head_text() {
 std::string table_text(const TunedLayout& layout, const std::vector<SizeTimings>& sizes,
                        double margin) {
   std::string text =
-      fmt::format("\n# {}\n[[table]]\nranks = {}\nnodes = {}\nmemory = \"{}\"\nentries = [\n",
-                  layout.about, layout.ranks, layout.nodes, layout.device ? "device" : "host");
+      fmt::format("\n# {}\n[[table]]\nranks = {}\nnodes = {}\nmemory = \"{}\"\n", layout.about,
+                  layout.ranks, layout.nodes, layout.device ? "device" : "host");
+  if (layout.device_limit) text += fmt::format("device_limit = {}\n", *layout.device_limit);
+  text += "entries = [\n";
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const std::size_t picked = pick(sizes[i], margin);
     std::size_t up_to = sizes[i].bytes;

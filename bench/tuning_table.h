@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,8 +41,9 @@ double regret(const SizeTimings& size, std::size_t index);
 struct TunedLayout {
   int ranks;
   int nodes;
-  bool device;        // planned for device memory
-  std::string about;  // one line for people
+  bool device;                              // planned for device memory
+  std::optional<std::size_t> device_limit;  // bytes; measured for device memory alone
+  std::string about;                        // one line for people
 };
 
 // One [[table]] of a tuning file; sizes ascending. Between two sizes that are served differently
@@ -54,5 +56,19 @@ std::string head_text();
 
 // A line for each size, and the regrets of model and file.
 std::string summary_text(const std::vector<SizeTimings>& sizes, double margin);
+
+// A call on device memory, either way.
+struct LimitTiming {
+  std::size_t bytes;
+  double host_us;
+  double device_us;
+};
+
+// Halfway, by factor, between the last size up to which the host is never slower, and the next one;
+// 0 if it is slower at the first. Sizes ascend.
+std::size_t limit_of(const std::vector<LimitTiming>& timings);
+
+// A line for each size.
+std::string limits_text(const std::vector<LimitTiming>& timings);
 
 }  // namespace bench

@@ -37,9 +37,10 @@ void gpuar_core::tell_about_waiting() {
 }
 
 // Why a call on device memory goes through the host; null if it need not.
-const char* gpuar_core::reason_for_the_host(const gpuar::DeviceCall& device,
-                                            const gpuar_args& args) const {
-  if (args.count * args.element_bytes <= live->device_limit)
+const char* gpuar_core::reason_for_the_host(const gpuar::Run& run, const gpuar_args& args) const {
+  const gpuar::DeviceCall& device = run.device;
+  const auto& comm = static_cast<const gpuar_comm&>(*run.comm);
+  if (args.count * args.element_bytes <= comm.device_limit())
     return "no longer than coll_gpuar_device_limit";
   if (args.custom) return "a user-defined operation is a function of the host";
   if (!device.out.gpu) return "the result lies in host memory";
@@ -64,7 +65,7 @@ bool gpuar_core::place(gpuar::Run& run, const gpuar_args& args) {
   device.user_out = static_cast<std::byte*>(args.out);
   device.after_queued_work = live->sync_device;
   if (live->sync_device) tell_about_waiting();
-  device.why = reason_for_the_host(device, args);
+  device.why = reason_for_the_host(run, args);
   device.carry = device.why == nullptr ? gpuar::Carry::on_device : gpuar::Carry::through_host;
   engine.use(*cuda);
   tell_about_device(out.gpu ? out : in);

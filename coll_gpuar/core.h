@@ -34,6 +34,10 @@ typedef struct gpuar_call gpuar_call; /* one nonblocking call, or a persistent r
 /* Everything a user can set. Those marked * shape the wire: they are hashed into the published
  * record and must agree between ranks. Those marked + may change at any time, and are read at each
  * call. */
+/* Bytes up to which a call on device memory goes through the host, where nothing else is said or
+ * measured. */
+#define GPUAR_DEVICE_LIMIT ((size_t)64 << 10)
+
 typedef struct gpuar_params {
   int priority;          /* * among Open MPI's components; the core only publishes it */
   const char* algorithm; /* * "auto" or a name */
@@ -45,7 +49,8 @@ typedef struct gpuar_params {
   bool reproducible;     /* * one association by rank alone */
   const char* expect;    /* * "auto", "ask", "host" or "device": what plans are made for */
   bool progress_thread;
-  size_t device_limit;     /* + bytes up to which a message on a device goes through host memory */
+  size_t device_limit;     /* + GPUAR_DEVICE_LIMIT, or bytes up to which a message on a device goes
+                              through host memory */
   size_t pool_size;        /*   idle scratch kept per device, and pinned memory in all, in bytes */
   bool sync_device;        /* + wait for work queued on the buffer's device before a call */
   const char* tuning_file; /* * "" or a path: the content is what must agree */

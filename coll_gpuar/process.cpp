@@ -112,6 +112,12 @@ gpuar_comm::Chosen gpuar_comm::choose(const PlanKey& key) const {
   return chosen;
 }
 
+std::size_t gpuar_comm::device_limit() const {
+  const std::size_t given = core->live->device_limit;
+  if (given != GPUAR_DEVICE_LIMIT) return given;
+  return core->tuning.device_limit(size, layout.hosts).value_or(given);
+}
+
 std::shared_ptr<const gpuar::Plan> gpuar_comm::make_plan(const PlanKey& key) {
   const Chosen chosen = choose(key);
   const gpuar::Choice& choice = chosen.choice;

@@ -136,7 +136,7 @@ struct gpuar_core {
   // Once, too: how device memory travels.
   void tell_about_device(const gpuar::Memory& memory);
   void tell_about_waiting();
-  const char* reason_for_the_host(const gpuar::DeviceCall& device, const gpuar_args& args) const;
+  const char* reason_for_the_host(const gpuar::Run& run, const gpuar_args& args) const;
   std::string told;  // to a tool, last
   bool told_about_libraries = false;
   bool told_about_device = false;
@@ -246,6 +246,9 @@ struct gpuar_comm : gpuar::Comm {
     gpuar::Choice choice;
   };
   [[nodiscard]] Chosen choose(const PlanKey& key) const;
+  // Bytes up to which calls on device memory go through the host: the parameter, unless that is as
+  // it was and the tuning file says something.
+  [[nodiscard]] std::size_t device_limit() const;
   // The plan of the short calls that check the others.
   const std::shared_ptr<const gpuar::Plan>& survey_plan();
   // Throws what the builder throws.

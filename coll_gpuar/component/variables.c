@@ -31,7 +31,7 @@ static void register_parameters(void) {
       .expect = "auto",
       .mailbox_size = 4096,
       .spin = 1000,
-      .device_limit = (size_t)64 << 10,
+      .device_limit = GPUAR_DEVICE_LIMIT,
       .pool_size = (size_t)256 << 20,
       .tuning_file = "",
       .report = "",

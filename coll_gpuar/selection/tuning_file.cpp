@@ -165,7 +165,7 @@ class Reader {
   }
 
   void add(std::vector<Tuning::Table>& tables, const toml::table& source) const {
-    check_keys(source, {"ranks", "nodes", "memory", "entries"});
+    check_keys(source, {"ranks", "nodes", "memory", "device_limit", "entries"});
     Tuning::Table table;
     const std::uint32_t ranks = count(source, "ranks");
     table.ranks = static_cast<Rank>(ranks);
@@ -177,6 +177,13 @@ class Reader {
         throw fail(memory->source(), "memory must be \"host\" or \"device\"");
       }
       table.memory = name == "device" ? PlannedFor::device : PlannedFor::host;
+    }
+    if (const toml::node* const limit = source.get("device_limit")) {
+      if (table.memory != PlannedFor::device) {
+        throw fail(limit->source(), "device_limit belongs into a table of memory = \"device\"");
+      }
+      const bool none = limit->value_exact<std::int64_t>() == 0;
+      table.device_limit = none ? 0 : bytes(*limit, "device_limit");
     }
     table.entries = entries(required(source, "entries"));
     const bool again = std::any_of(tables.begin(), tables.end(), [&](const auto& other) {
@@ -215,13 +222,22 @@ Tuning Tuning::read(const std::string& path) {
   return parse(text, path);
 }
 
+const Tuning::Table* Tuning::find(Rank ranks, std::uint32_t nodes, PlannedFor memory) const {
+  const auto table = std::find_if(tables_.begin(), tables_.end(), [&](const Table& candidate) {
+    return candidate.ranks == ranks && candidate.nodes == nodes && candidate.memory == memory;
+  });
+  return table == tables_.end() ? nullptr : &*table;
+}
+
+std::optional<std::uint64_t> Tuning::device_limit(Rank ranks, std::uint32_t nodes) const {
+  const Table* const table = find(ranks, nodes, PlannedFor::device);
+  return table == nullptr ? std::nullopt : table->device_limit;
+}
+
 Forced Tuning::apply(const CallShape& shape, PlannedFor memory, const Forced& user) const {
   if (user.algorithm != nullptr || user.composition != nullptr) return user;
-  const auto table = std::find_if(tables_.begin(), tables_.end(), [&](const Table& candidate) {
-    return candidate.ranks == shape.ranks && candidate.nodes == shape.layout.hosts &&
-           candidate.memory == memory;
-  });
-  if (table == tables_.end()) return user;
+  const Table* const table = find(shape.ranks, shape.layout.hosts, memory);
+  if (table == nullptr) return user;
   const auto entry = std::find_if(table->entries.begin(), table->entries.end(),
                                   [&](const Entry& next) { return shape.bytes <= next.up_to; });
   if (entry == table->entries.end()) return user;

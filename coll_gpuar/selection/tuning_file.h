@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,10 @@ class Tuning {
   // unless the user forces an algorithm. Where the file has no entry, `user`.
   [[nodiscard]] Forced apply(const CallShape& shape, PlannedFor memory, const Forced& user) const;
 
+  // Bytes up to which calls on device memory go through the host, as measured for these ranks and
+  // nodes.
+  [[nodiscard]] std::optional<std::uint64_t> device_limit(Rank ranks, std::uint32_t nodes) const;
+
   struct Entry {
     std::uint64_t up_to = 0;  // bytes of a call
     Forced forced;            // nothing: left to the cost model
@@ -41,10 +46,13 @@ class Tuning {
     Rank ranks = 1;
     std::uint32_t nodes = 1;
     PlannedFor memory = PlannedFor::host;
+    std::optional<std::uint64_t> device_limit = {};
     std::vector<Entry> entries;  // by ascending up_to
   };
 
  private:
+  [[nodiscard]] const Table* find(Rank ranks, std::uint32_t nodes, PlannedFor memory) const;
+
   std::vector<Table> tables_;
   std::uint64_t hash_ = 0;
 };

@@ -25,6 +25,7 @@ def tuning():
     yield "gpuar_tune with segments on 2 nodes of 2 ranks", partial(tuned, 4, "2")
     yield "gpuar_tune adds to a file", added
     yield "gpuar_tune --memory device", on_devices
+    yield "the file says what goes through the host", limit_of_file
     yield "gpuar_tune without gpuar, with a file, of an unknown algorithm", refusals
     yield "an entry that cannot serve falls to the cost model", cannot_serve
     yield "what the user forces goes before the file", forced
@@ -101,11 +102,36 @@ def on_devices():
         require(result.status != 0 and words in result.output, result.tail())
         ask = {"coll_gpuar_expect": "ask"}
         mpi.succeed(mpi.mpirun(2, argv, mca=ask, env=env), "gpuar_tune")
+        require("device_limit = " in file.read_text(), f"no limit was measured: {file.read_text()}")
         for memory, why in (("device", "by tuning file"), ("host", "least predicted time")):
             argv = [BENCH, "--memory", memory, "--sizes", "128K", "--iterations", 2]
             mca = {"coll_gpuar_tuning_file": file, "coll_gpuar_verbose": 1}
             result = mpi.served(2, argv, mca=mca | ask, env=env)
             require(why in choices(result)[131072], f"{memory}: {result.tail()}")
+
+
+def limit_of_file():
+    """The tuning file's counts, unless the parameter says something else than it does by itself."""
+    env = on_device.staged().environment(None, {})
+    argv = [BENCH, "--memory", "device", "--sizes", "16K", "--form", "blocking", "--iterations", 2]
+    table = "format = 1\n[[table]]\nranks = 2\nnodes = 1\nmemory = \"device\"\n{}entries = []\n"
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "t.toml"
+        for line, mca, through_host in (
+            ("", {}, True),
+            ("device_limit = 0\n", {}, False),
+            ('device_limit = "16K"\n', {}, True),
+            ("device_limit = 16383\n", {}, False),
+            ("device_limit = 0\n", {"coll_gpuar_device_limit": 20000}, True),
+        ):
+            file.write_text(table.format(line))
+            mca = {"coll_gpuar_tuning_file": file, "coll_gpuar_expect": "device"} | mca
+            result = mpi.served(2, argv, mca=mca, env=env)
+            counted = mpi.counters(result.output)[0]
+            require(
+                (counted["through_host"] > 0) == through_host,
+                f"{line or 'no limit'}, {mca}: {counted}\n{result.tail()}",
+            )
 
 
 def refusals():

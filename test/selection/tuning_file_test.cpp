@@ -228,8 +228,8 @@ TEST_CASE("gpuar_tune writes what the component reads", "[tuning]") {
       timings(4096, 5, 9, 9, 0), timings(16384, 5, 9, 9, 1), timings(1 << 20, 8, 9, 4, 1),
   };
   const std::string text = bench::head_text() +
-                           bench::table_text({4, 2, false, "about"}, sizes, 1.03) +
-                           bench::table_text({4, 2, true, "about"}, sizes, 1.03);
+                           bench::table_text({4, 2, false, {}, "about"}, sizes, 1.03) +
+                           bench::table_text({4, 2, true, 32768, "about"}, sizes, 1.03);
   INFO(text);
   const Tuning tuning = Tuning::parse(text, "t.toml");
   CHECK(served_by(tuning, shape_of(8)) == "tree");
@@ -241,6 +241,28 @@ TEST_CASE("gpuar_tune writes what the component reads", "[tuning]") {
   CHECK(tuning.apply(shape_of(16384), PlannedFor::host, {}).segment_bytes == 0);
   CHECK(tuning.apply((shape_of((1 << 20) + 4)), PlannedFor::host, {}).algorithm == nullptr);
   CHECK(tuning.apply(shape_of(1 << 20), PlannedFor::device, {}).segment_bytes == 65536);
+  CHECK(tuning.device_limit(4, 2) == 32768);
+  CHECK_FALSE(tuning.device_limit(4, 1).has_value());
+}
+
+TEST_CASE("calls on devices go through the host as far as that is not slower", "[tuning]") {
+  using Timings = std::vector<bench::LimitTiming>;
+  CHECK(bench::limit_of(Timings{}) == 0);
+  CHECK(bench::limit_of(Timings{{1024, 9, 5}, {4096, 5, 9}}) == 0);
+  CHECK(bench::limit_of(Timings{{1024, 5, 9}, {4096, 9, 9}, {16384, 12, 9}}) == 8192);
+  CHECK(bench::limit_of(Timings{{1024, 5, 9}, {4096, 9, 8}, {16384, 3, 9}}) == 2048);
+  CHECK(bench::limit_of(Timings{{1024, 5, 9}, {4096, 5, 9}}) == 4096);
+  const auto device = [](const std::string& line) {
+    return "format = 1\n[[table]]\nranks = 4\nnodes = 2\nmemory = \"device\"\n" + line +
+           "entries = []\n";
+  };
+  CHECK(Tuning::parse(device("device_limit = 0\n"), "t").device_limit(4, 2) == 0);
+  CHECK(Tuning::parse(device("device_limit = \"32K\"\n"), "t").device_limit(4, 2) == 32768);
+  CHECK_FALSE(Tuning::parse(device(""), "t").device_limit(4, 2).has_value());
+  CHECK(problem(device("device_limit = -1\n")) ==
+        "t.toml:6: device_limit must be bytes, as in 4096 or \"64K\"");
+  CHECK(problem("format = 1\n[[table]]\nranks = 4\nnodes = 2\ndevice_limit = 1\nentries = []\n") ==
+        "t.toml:5: device_limit belongs into a table of memory = \"device\"");
 }
 
 TEST_CASE("regret is over the fastest by the second measurement", "[tuning]") {
