@@ -7,6 +7,7 @@
 
 #include "coll_gpuar/agreement/record.h"
 #include "coll_gpuar/algorithms/groups.h"
+#include "coll_gpuar/placement.h"
 #include "coll_gpuar/selection/select.h"
 #include "test/fuzz/input/require.h"
 #include "topo/layout.h"
@@ -65,8 +66,8 @@ void check_round_trip(const Record& record) {
 }
 
 void check_layout(const std::vector<const ProcessPlace*>& places, FuzzedDataProvider& in) {
-  const auto sizes = parse_node_sizes(in.ConsumeRandomLengthString(20));
-  const Layout layout = make_layout(places, sizes.value_or(NodeSizes{}));
+  const auto pretended = parse_pretended(in.ConsumeRandomLengthString(20));
+  const Layout layout = make_layout(places, pretended.value_or(Pretended{}));
   require(layout.node_of.size() == places.size(), "a rank without a node");
   require(layout.nodes >= 1 && layout.largest_node >= layout.smallest_node, "no nodes");
   std::vector<std::int32_t> ring = layout.ring;
@@ -79,14 +80,19 @@ void check_layout(const std::vector<const ProcessPlace*>& places, FuzzedDataProv
   CallShape shape;
   shape.bytes = in.ConsumeIntegral<std::uint32_t>();
   shape.ranks = static_cast<Rank>(places.size());
-  shape.layout = {static_cast<std::uint32_t>(layout.nodes),
-                  static_cast<std::uint32_t>(layout.largest_node),
-                  layout.oversubscribed,
-                  layout.cache_per_rank,
-                  static_cast<std::uint32_t>(layout.smallest_node),
-                  grouping_of(layout.node_of)};
+  const Placement placement(layout);
+  shape.layout = summary_of(placement.levels);
+  shape.layout.oversubscribed = layout.oversubscribed;
+  shape.layout.cache_per_rank = layout.cache_per_rank;
   const Choice choice = select(shape);
   require(choice.segment_bytes >= 1 && choice.algorithm < algorithms().size(), "no choice");
+  const Composition& composition = compositions()[choice.composition];
+  BuildOptions options;
+  options.radix = choice.radix;
+  options.order = placement.order;
+  const Schedule schedule = build(composition, algorithms()[choice.algorithm], 0, shape.ranks,
+                                  levels_of(composition, placement.levels), options);
+  require(shape.ranks == 1 || !schedule.steps.empty(), "a plan without a step");
 }
 
 }  // namespace

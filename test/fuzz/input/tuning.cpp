@@ -32,7 +32,10 @@ CallShape shape_of(std::uint64_t bytes, Rank ranks, std::uint32_t nodes) {
   shape.element_bytes = 8;
   shape.ranks = ranks;
   const std::uint32_t per_node = static_cast<std::uint32_t>(ranks) / nodes;
-  shape.layout = {nodes, per_node, false, 0, per_node, Grouping::subtrees};
+  shape.layout = {.hosts = nodes,
+                  .max_ranks_per_host = per_node,
+                  .min_ranks_per_host = per_node,
+                  .hosts_are = Grouping::subtrees};
   return shape;
 }
 
