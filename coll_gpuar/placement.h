@@ -1,7 +1,7 @@
 // Where the ranks of a communicator sit, as far as schedules look at it.
 #pragma once
 
-#include <compare>
+#include <tuple>
 #include <vector>
 
 #include "coll_gpuar/algorithms/groups.h"
@@ -14,7 +14,9 @@ struct Placement {
 
   std::vector<Level> levels;  // the parts of nodes, if they have some, and the nodes
   std::vector<Rank> order;    // all ranks, such that neighbours are near; empty: by number
-  friend auto operator<=>(const Placement&, const Placement&) = default;
+  friend bool operator<(const Placement& a, const Placement& b) {
+    return std::tie(a.levels, a.order) < std::tie(b.levels, b.order);
+  }
 };
 
 }  // namespace gpuar
