@@ -229,8 +229,8 @@ size_t gpuar_core_address(const gpuar_core* core, const void** bytes) {
   return address.size();
 }
 
-int gpuar_comm_create(gpuar_core* core, const gpuar_comm_desc* desc, gpuar_comm** out, char* why,
-                      size_t why_bytes) {
+int gpuar_comm_create(gpuar_core* core, const gpuar_comm_desc* desc, gpuar_comm** out,
+                      uint64_t* reason, char* why, size_t why_bytes) {
   *out = nullptr;
   try {
     const auto size = static_cast<std::size_t>(desc->size);
@@ -246,6 +246,7 @@ int gpuar_comm_create(gpuar_core* core, const gpuar_comm_desc* desc, gpuar_comm*
     const gpuar::Verdict verdict = gpuar::judge(records);
     if (!verdict.served) {
       tell(why, why_bytes, verdict.sentence);
+      *reason = std::hash<std::string>{}(verdict.item);
       if (size > 1) count_fallback(verdict.cause);
       return GPUAR_ERR_DECLINED;
     }

@@ -167,9 +167,10 @@ typedef struct gpuar_comm_desc {
 
 /* Decides, from the published records of the members alone, whether gpuar serves this
  * communicator: every member computes the same answer. GPUAR_ERR_DECLINED with a sentence naming
- * rank, host and the differing item in `why` if not. No communication. */
-int gpuar_comm_create(gpuar_core* core, const gpuar_comm_desc* desc, gpuar_comm** comm, char* why,
-                      size_t why_bytes);
+ * rank, host and the differing item in `why` if not; `reason` is then equal for communicators that
+ * one and the same thing keeps from being served. No communication. */
+int gpuar_comm_create(gpuar_core* core, const gpuar_comm_desc* desc, gpuar_comm** comm,
+                      uint64_t* reason, char* why, size_t why_bytes);
 
 /* Whether a hint that was given is used; one that makes no sense is not. */
 bool gpuar_comm_uses_hint(const gpuar_comm* comm, gpuar_hint hint);

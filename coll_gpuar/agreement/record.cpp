@@ -177,6 +177,11 @@ std::string who(std::size_t rank, const Record& record) {
   return "rank " + std::to_string(rank) + " (host " + host + ")";
 }
 
+struct Complaint {
+  std::string sentence;  // empty: there is none
+  std::string item;
+};
+
 // Names the first item in which two records differ: "ITEM is A on rank 0 (host a) and B on rank 3
 // (host b)", and what to try. Empty if they agree.
 class Comparison {
@@ -187,6 +192,7 @@ class Comparison {
   void item(std::string_view name, const std::string& a, const std::string& b,
             std::string_view remedy) {
     if (a == b || !sentence_.empty()) return;
+    item_ = name;
     sentence_ = std::string(name) + " is " + a + " on " + first_ + " and " + b + " on " + other_ +
                 "; " + std::string(remedy);
   }
@@ -196,12 +202,13 @@ class Comparison {
          "give every rank the same value, as mpirun --mca coll_gpuar_" + name + " does");
   }
 
-  std::string sentence() && { return std::move(sentence_); }
+  Complaint result() && { return {std::move(sentence_), std::move(item_)}; }
 
  private:
   std::string first_;
   std::string other_;
   std::string sentence_;
+  std::string item_;
 };
 
 std::string quoted(const std::string& text) {
@@ -216,7 +223,7 @@ std::string tuning_text(const Record& record) {
   return text.str();
 }
 
-std::string difference(const Record& first, std::size_t rank, const Record& other) {
+Complaint difference(const Record& first, std::size_t rank, const Record& other) {
   if (first.protocol == other.protocol && first.version == other.version &&
       first.parameters == other.parameters) {
     return {};
@@ -243,18 +250,22 @@ std::string difference(const Record& first, std::size_t rank, const Record& othe
   compare.parameter("test_node_size", quoted(a.test_node_size), quoted(b.test_node_size));
   compare.item("the tuning file in use (coll_gpuar_tuning_file)", tuning_text(first),
                tuning_text(other), "give every rank a file of the same content");
-  return std::move(compare).sentence();
+  return std::move(compare).result();
 }
 
 // What keeps this member out; empty if nothing does. Rank 0 is a member that nothing kept out.
-std::string complaint(std::span<const Record* const> members, std::size_t rank) {
+Complaint complaint(std::span<const Record* const> members, std::size_t rank) {
   const Record* const record = members[rank];
   if (record == nullptr || !record->published) {
-    return "gpuar is not loaded on " +
-           (record ? who(rank, *record) : "rank " + std::to_string(rank)) +
-           " (it published no record); install it on every host and select it alike on all ranks";
+    return {"gpuar is not loaded on " +
+                (record ? who(rank, *record) : "rank " + std::to_string(rank)) +
+                " (it published no record); install it on every host and select it alike on all "
+                "ranks",
+            "not loaded"};
   }
-  if (!record->refusal.empty()) return who(rank, *record) + " cannot take part: " + record->refusal;
+  if (!record->refusal.empty()) {
+    return {who(rank, *record) + " cannot take part: " + record->refusal, record->refusal};
+  }
   return difference(*members[0], rank, *record);
 }
 
@@ -314,11 +325,15 @@ Record decode(std::span<const std::uint8_t> bytes) {
 
 Verdict judge(std::span<const Record* const> members) {
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
-    std::string sentence = complaint(members, rank);
-    if (sentence.empty()) continue;
+    Complaint found = complaint(members, rank);
+    if (found.sentence.empty()) continue;
     const Record* const record = members[rank];
-    return {false, static_cast<std::int32_t>(rank), record == nullptr ? "" : record->place.host,
-            std::move(sentence), cause_of(record)};
+    return {false,
+            static_cast<std::int32_t>(rank),
+            record == nullptr ? "" : record->place.host,
+            std::move(found.sentence),
+            cause_of(record),
+            std::move(found.item)};
   }
   return {};
 }

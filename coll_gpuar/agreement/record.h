@@ -71,6 +71,7 @@ struct Verdict {
   std::string host;        // its host; empty if it published nothing
   std::string sentence;    // names rank, host and the differing item, and what to try
   Cause cause = Cause::none;
+  std::string item;  // what differs or is refused, without the ranks: one thing to mend
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 

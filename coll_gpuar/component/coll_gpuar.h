@@ -58,7 +58,8 @@ void coll_gpuar_publish(void);
 /* The 64-bit name of a member. */
 uint64_t coll_gpuar_process(const ompi_communicator_t* comm, int rank);
 
-/* True if no lower rank of the communicator has gpuar: this one speaks for it. */
+/* True if this is the first process of the job that has gpuar and is in the communicator: it speaks
+ * for it, whatever the order of ranks is. */
 bool coll_gpuar_speaks_for(const ompi_communicator_t* comm);
 
 /* --- hints.c ---------------------------------------------------------------------------------- */

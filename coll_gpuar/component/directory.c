@@ -75,8 +75,11 @@ void coll_gpuar_publish(void) {
 }
 
 bool coll_gpuar_speaks_for(const ompi_communicator_t* comm) {
-  for (int rank = 0; rank < ompi_comm_rank((ompi_communicator_t*)comm); ++rank) {
-    const opal_process_name_t name = name_of(coll_gpuar_process(comm, rank));
+  const uint64_t mine = coll_gpuar_process(comm, ompi_comm_rank((ompi_communicator_t*)comm));
+  for (int rank = 0; rank < ompi_comm_size((ompi_communicator_t*)comm); ++rank) {
+    const uint64_t process = coll_gpuar_process(comm, rank);
+    if (process >= mine) continue;
+    const opal_process_name_t name = name_of(process);
     uint8_t record[GPUAR_RECORD_MAX];
     if (0 != coll_gpuar_modex_get(&name, record_key, true, record, sizeof record)) return false;
   }

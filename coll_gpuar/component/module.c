@@ -22,30 +22,36 @@ static void count_one(uint64_t* counter) {
   __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
+/* Why a communicator is not served. `reason` is equal where one mend would help both. */
+typedef struct refusal {
+  uint64_t reason;
+  char why[COLL_GPUAR_WHY_BYTES];
+} refusal;
+
 /* Each reason is printed once, and not many of them: a job may have thousands of communicators. */
-static bool is_new_reason(const char* why) {
+static bool is_new_reason(uint64_t reason) {
   enum { max_reasons = 8 };
-  static char reasons[max_reasons][COLL_GPUAR_WHY_BYTES];
+  static uint64_t reasons[max_reasons];
   static int used;
   OPAL_THREAD_LOCK(&coll_gpuar.lock);
   bool is_new = used < max_reasons;
-  for (int i = 0; i < used; ++i) is_new = is_new && 0 != strcmp(reasons[i], why);
-  if (is_new) snprintf(reasons[used++], COLL_GPUAR_WHY_BYTES, "%s", why);
+  for (int i = 0; i < used; ++i) is_new = is_new && reasons[i] != reason;
+  if (is_new) reasons[used++] = reason;
   OPAL_THREAD_UNLOCK(&coll_gpuar.lock);
   return is_new;
 }
 
-static void decline(const ompi_communicator_t* comm, const char* why) {
+static void decline(const ompi_communicator_t* comm, const refusal* refused) {
   count_one(&gpuar_get_counters()->fallbacks);
-  if (!is_new_reason(why) || !coll_gpuar_speaks_for(comm)) return;
+  if (!is_new_reason(refused->reason) || !coll_gpuar_speaks_for(comm)) return;
   char line[2 * COLL_GPUAR_WHY_BYTES];
   snprintf(line, sizeof line, "gpuar: does not serve communicator %s (%d ranks): %s", comm->c_name,
-           ompi_comm_size((ompi_communicator_t*)comm), why);
+           ompi_comm_size((ompi_communicator_t*)comm), refused->why);
   coll_gpuar_log(line);
 }
 
 static int describe_and_create(ompi_communicator_t* comm, const coll_gpuar_hints* hints,
-                               gpuar_comm** out, char* why) {
+                               gpuar_comm** out, refusal* refused) {
   const int size = ompi_comm_size(comm);
   uint64_t* processes = malloc((size_t)size * sizeof *processes);
   if (NULL == processes) return GPUAR_ERR_NO_MEMORY;
@@ -59,25 +65,26 @@ static int describe_and_create(ompi_communicator_t* comm, const coll_gpuar_hints
   };
   memcpy(desc.hints, hints->given, sizeof desc.hints);
   coll_gpuar_context_id(comm, &desc.id_high, &desc.id_low);
-  const int status = gpuar_comm_create(coll_gpuar.core, &desc, out, why, COLL_GPUAR_WHY_BYTES);
+  const int status = gpuar_comm_create(coll_gpuar.core, &desc, out, &refused->reason, refused->why,
+                                       sizeof refused->why);
   free(processes);
   return status;
 }
 
 static int create(ompi_communicator_t* comm, const coll_gpuar_hints* hints, gpuar_comm** out,
-                  char* why) {
+                  refusal* refused) {
   if (0 == strcmp(coll_gpuar.params.test_fault, "decline")) {
-    snprintf(why, COLL_GPUAR_WHY_BYTES, "coll_gpuar_test_fault is \"decline\"");
+    snprintf(refused->why, sizeof refused->why, "coll_gpuar_test_fault is \"decline\"");
     return GPUAR_ERR_DECLINED;
   }
   if (NULL == coll_gpuar.core) {
     if (ompi_comm_size(comm) > 1) count_one(&gpuar_get_counters()->fallbacks_refusing);
-    snprintf(why, COLL_GPUAR_WHY_BYTES, "rank %d on host %s: %.384s", ompi_comm_rank(comm),
+    snprintf(refused->why, sizeof refused->why, "rank %d on host %s: %.384s", ompi_comm_rank(comm),
              opal_process_info.nodename, coll_gpuar.refusal);
     return GPUAR_ERR_DECLINED;
   }
   gpuar_core_set_threads(coll_gpuar.core, ompi_mpi_thread_multiple, ompi_mpi_yield_when_idle);
-  return describe_and_create(comm, hints, out, why);
+  return describe_and_create(comm, hints, out, refused);
 }
 
 /* The other members serve the communicator by gpuar: another component here would leave them
@@ -109,18 +116,18 @@ mca_coll_base_module_t* coll_gpuar_comm_query(ompi_communicator_t* comm, int* pr
     count_one(&gpuar_get_counters()->declined);
     return NULL;
   }
-  char why[COLL_GPUAR_WHY_BYTES] = "out of memory";
+  refusal refused = {.why = "out of memory"};
   gpuar_comm* core_comm = NULL;
   coll_gpuar_hints hints;
   coll_gpuar_hints_read(comm, &hints);
-  int status = create(comm, &hints, &core_comm, why);
+  int status = create(comm, &hints, &core_comm, &refused);
   if (GPUAR_ERR_NO_MEMORY == status)
-    status = create(comm, &hints, &core_comm, why); /* it may have passed */
+    status = create(comm, &hints, &core_comm, &refused); /* it may have passed */
   if (GPUAR_ERR_NO_MEMORY == status) return no_way_back(comm);
   coll_gpuar_hints_settle(comm, &hints, core_comm);
   if (GPUAR_OK != status) {
     /* Alone there is nobody to speak to: no word about it. */
-    ompi_comm_size(comm) > 1 ? decline(comm, why) : count_one(&gpuar_get_counters()->declined);
+    ompi_comm_size(comm) > 1 ? decline(comm, &refused) : count_one(&gpuar_get_counters()->declined);
     return NULL;
   }
   coll_gpuar_module* module = OBJ_NEW(coll_gpuar_module);

@@ -79,8 +79,9 @@ void calls(int rank, std::uint64_t id, long number) {
   desc.name = name.c_str();
   desc.directory = &directory;
   std::array<char, 512> why{};
+  std::uint64_t reason = 0;
   gpuar_comm* comm = nullptr;
-  if (gpuar_comm_create(core, &desc, &comm, why.data(), why.size()) != GPUAR_OK) {
+  if (gpuar_comm_create(core, &desc, &comm, &reason, why.data(), why.size()) != GPUAR_OK) {
     std::fprintf(stderr, "threads: %s\n", why.data());
     std::_Exit(4);
   }

@@ -42,16 +42,17 @@ def mpi_agreement():
             "check_timeout is 0",
         ),
     )
+    yield "one line for many communicators, in any order of ranks", one_line
     yield "UCX unable on rank 1", lambda: differing(1, {"UCX_TLS": "nonsense"}, "UCX")
     yield "UCX unable on rank 0", lambda: differing(0, {"UCX_TLS": "nonsense"}, "UCX")
 
 
-def run_with_one_different(odd_rank, settings, mca=None):
+def run_with_one_different(odd_rank, settings, mca=None, argv=(PROGRAM, *CASES)):
     """Three ranks of one job with the parameters of `mca`; the settings are in the environment of
     one of them alone."""
     assignments = [f"{name}={value}" for name, value in settings.items()]
     script = f'[ "$OMPI_COMM_WORLD_RANK" = {odd_rank} ] && exec env {" ".join(assignments)} "$@"; exec "$@"'
-    argv = ["sh", "-c", script, "sh", PROGRAM, *CASES, "limit=30"]
+    argv = ["sh", "-c", script, "sh", *argv, "limit=30"]
     mca = {"mpi_yield_when_idle": 1, "coll_gpuar_verbose": 1, "coll": None} | (mca or {})
     result = mpi.mpirun(3, argv, mca=mca, timeout=60)
     mpi.succeed(result, "the program")
@@ -77,6 +78,20 @@ def check_declined(result, words, loaded):
     require(len(lines) == 1, f"{len(lines)} lines instead of one\n" + "\n".join(lines))
     for word in words:
         require(word in lines[0], f"the line does not say {word!r}\n{lines[0]}")
+
+
+def one_line():
+    """Reversed, interleaved and split ones: what keeps them from being served is one thing."""
+    for odd_rank, settings in (
+        (1, {"OMPI_MCA_coll": "^gpuar"}),
+        (0, {"OMPI_MCA_coll": "^gpuar"}),
+        (2, {"OMPI_MCA_coll_gpuar_algorithm": "ring"}),
+        (1, {"UCX_TLS": "nonsense"}),
+    ):
+        program = [mpi_semantics.PROGRAMS / "communicators", "splits", "duplicates"]
+        result = run_with_one_different(odd_rank, settings, argv=program)
+        lines = [line for line in result.output.splitlines() if "does not serve comm" in line]
+        require(len(lines) == 1, f"{settings}: {len(lines)} lines\n" + "\n".join(lines))
 
 
 def excluded(odd_rank):
