@@ -7,9 +7,8 @@
 #include "cuda_reduce/reduce.h"
 
 void gpuar_core::tell_about_device(const gpuar::Memory& memory) {
-  if (live->verbose < 1 || told_about_device) return;
-  told_about_device = true;
-  std::string travel = "UCX carries it";
+  if (live->verbose < 1) return;
+  std::string_view travel = "UCX carries it";
   if (!transport.carries(memory.kind)) {
     travel = "staged through pinned host buffers, because this UCX has no CUDA transports";
   } else if (!memory.gpu->exports()) {
@@ -17,9 +16,10 @@ void gpuar_core::tell_about_device(const gpuar::Memory& memory) {
   } else if (!memory.exportable) {
     travel = "copied into memory that can be shared by IPC, because this one cannot";
   }
+  if (!told_about_devices.emplace(memory.gpu, travel).second) return;
   const std::string beyond =
       gpuar::Cuda::has_kernels()
-          ? "beyond, reduced on the device and " + travel
+          ? fmt::format("beyond, reduced on the device and {}", travel)
           : "beyond, too: this build has no kernels (it was made without nvcc), the host reduces";
   log(fmt::format("gpuar: {} memory of {}: up to {} bytes through pinned host memory; {}",
                   gpuar::describe(memory.kind), memory.gpu->name(), live->device_limit, beyond));

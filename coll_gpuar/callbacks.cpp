@@ -57,9 +57,19 @@ void log_error(Comm& comm, const std::string& what) {
                   calls_on(comm), own(comm).name, comm.rank, what));
 }
 
-void take_note(Comm& comm, const MessageHeader& note) {
+void take_note(Comm& comm, const MessageHeader& note, const Arrival& arrival) {
   gpuar_core& core = *own(comm).core;
-  if (core.checking) core.checking->take_note(own(comm), note);
+  if (note_of(note) == Note::shows) return core.ipc_trial.take(own(comm), note, arrival);
+  const bool about_calls = note_of(note) == Note::asks || note_of(note) == Note::answers;
+  if (about_calls && core.checking) core.checking->take_note(own(comm), note);
+}
+
+void send_device_memory(Comm& comm, Rank to, Gpu& gpu) {
+  own(comm).core->ipc_trial.show(own(comm), to, gpu);
+}
+
+void fetch_device_memory(Comm& comm, Rank from, Gpu& gpu) {
+  own(comm).core->ipc_trial.open(own(comm), from, gpu);
 }
 
 void map_block(void* transport, void* block, std::size_t bytes, MemoryKind kind) {

@@ -16,7 +16,11 @@ void* resolve(Comm& comm, Rank rank);
 void log_error(Comm& comm, const std::string& what);
 
 // Notes that the engine has no use for itself.
-void take_note(Comm& comm, const MessageHeader& note);
+void take_note(Comm& comm, const MessageHeader& note, const Arrival& arrival);
+
+// Device memory is about to be sent to a rank, or fetched from one.
+void send_device_memory(Comm& comm, Rank to, Gpu& gpu);
+void fetch_device_memory(Comm& comm, Rank from, Gpu& gpu);
 
 // Scratch of the device's pools lives long: UCX registers it once.
 void map_block(void* transport, void* block, std::size_t bytes, MemoryKind kind);

@@ -264,6 +264,8 @@ int gpuar_comm_create(gpuar_core* core, const gpuar_comm_desc* desc, gpuar_comm*
     comm->resolve = gpuar::resolve;
     comm->log = gpuar::log_error;
     comm->take_note = gpuar::take_note;
+    comm->sends = gpuar::send_device_memory;
+    comm->fetches = gpuar::fetch_device_memory;
     comm->watched = true;
     comm->processes.assign(desc->processes, desc->processes + size);
     comm->directory = *desc->directory;

@@ -12,15 +12,18 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "coll_gpuar/agreement/record.h"
 #include "coll_gpuar/checking.h"
 #include "coll_gpuar/core.h"
 #include "coll_gpuar/engine/engine.h"
+#include "coll_gpuar/ipc_trial.h"
 #include "coll_gpuar/placement.h"
 #include "coll_gpuar/reporting.h"
 #include "coll_gpuar/selection/select.h"
@@ -86,6 +89,7 @@ struct gpuar_core {
   gpuar::Engine<gpuar::UcxTransport> engine{transport};
   std::optional<gpuar::Cuda> cuda;
   gpuar::Watch watch;
+  gpuar::IpcTrial ipc_trial;
 
   std::mutex members_mutex;
   std::unordered_map<std::uint64_t, gpuar_member> members;
@@ -133,14 +137,14 @@ struct gpuar_core {
                   const std::vector<const gpuar::ProcessPlace*>& places);
   // At the end: by which transports each peer was reached.
   void tell_about_peers();
-  // Once, too: how device memory travels.
+  // How device memory travels: of each GPU, each way once.
   void tell_about_device(const gpuar::Memory& memory);
   void tell_about_waiting();
   const char* reason_for_the_host(const gpuar::Run& run, const gpuar_args& args) const;
   std::string told;  // to a tool, last
   bool told_about_libraries = false;
-  bool told_about_device = false;
   bool told_about_waiting = false;
+  std::set<std::pair<const gpuar::Gpu*, std::string_view>> told_about_devices;
   // Says how a call on these buffers is carried out. False if they are out of reach.
   [[nodiscard]] bool place(gpuar::Run& run, const gpuar_args& args);
   void start_helper();

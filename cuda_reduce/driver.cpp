@@ -53,6 +53,8 @@ void look_up_memory(Lookup& lookup, Functions& f) {
   lookup.required("cuMemAlloc_v2", f.cuMemAlloc_v2);
   lookup.required("cuMemFree_v2", f.cuMemFree_v2);
   lookup.required("cuIpcGetMemHandle", f.cuIpcGetMemHandle);
+  lookup.required("cuIpcOpenMemHandle_v2", f.cuIpcOpenMemHandle_v2);
+  lookup.required("cuIpcCloseMemHandle", f.cuIpcCloseMemHandle);
   lookup.required("cuMemHostAlloc", f.cuMemHostAlloc);
   lookup.required("cuMemFreeHost", f.cuMemFreeHost);
   lookup.required("cuMemcpyAsync", f.cuMemcpyAsync);

@@ -57,6 +57,7 @@ constexpr unsigned memory_type_device = 2;
 constexpr unsigned stream_non_blocking = 1;
 constexpr unsigned event_disable_timing = 2;
 constexpr unsigned mem_host_alloc_portable = 1;
+constexpr unsigned ipc_lazy_peer_access = 1;
 constexpr int capture_relaxed = 2;
 inline Stream legacy_stream() {
   return reinterpret_cast<Stream>(1);
@@ -85,6 +86,8 @@ struct Functions {
   Result (*cuMemAlloc_v2)(DevicePointer*, std::size_t bytes);
   Result (*cuMemFree_v2)(DevicePointer);
   Result (*cuIpcGetMemHandle)(IpcHandle*, DevicePointer);
+  Result (*cuIpcOpenMemHandle_v2)(DevicePointer*, IpcHandle, unsigned flags);
+  Result (*cuIpcCloseMemHandle)(DevicePointer);
   Result (*cuMemHostAlloc)(void**, std::size_t bytes, unsigned flags);
   Result (*cuMemFreeHost)(void*);
   Result (*cuMemcpyAsync)(DevicePointer to, DevicePointer from, std::size_t bytes, Stream);

@@ -1,5 +1,6 @@
 // Copies, scratch memory and the life of a Gpu. Reductions are in gpu_reduce.cpp.
 #include <algorithm>
+#include <bit>
 
 #include <fmt/format.h>
 
@@ -281,11 +282,27 @@ bool Gpu::Impl::exports() {
   std::byte* block = take(bytes);
   const InContext current(*this);
   if (block == nullptr || !current) return true;  // not known yet
-  driver::IpcHandle handle;
+  driver::IpcHandle handle{};
   const Result result = call().cuIpcGetMemHandle(&handle, device_pointer(block));
   exports_ = result == Result::success ? Exports::yes : Exports::no;
-  scratch.give(block);
+  sample_ = std::bit_cast<IpcSample>(handle);
+  if (exports_ == Exports::no) scratch.give(block);  // else others may open it as long as it is
   return exports_ == Exports::yes;
+}
+
+const IpcSample* Gpu::Impl::sample() {
+  return exports() && exports_ == Exports::yes && !dead_ ? &sample_ : nullptr;
+}
+
+std::string Gpu::Impl::refusal_of(const IpcSample& other) {
+  const InContext current(*this);
+  if (!current) return {};  // nobody was asked
+  driver::DevicePointer opened = 0;
+  const Result result = call().cuIpcOpenMemHandle_v2(
+      &opened, std::bit_cast<driver::IpcHandle>(other), driver::ipc_lazy_peer_access);
+  if (result != Result::success) return shared.driver.name_of(result);
+  call().cuIpcCloseMemHandle(opened);
+  return {};
 }
 
 std::byte* Gpu::Impl::take_pinned(std::size_t bytes, std::size_t room) {
@@ -370,6 +387,12 @@ void Gpu::give(std::byte* block, std::size_t /*bytes*/) {
 }
 bool Gpu::exports() {
   return impl_->exports();
+}
+const IpcSample* Gpu::sample() {
+  return impl_->sample();
+}
+std::string Gpu::refusal_of(const IpcSample& sample) {
+  return impl_->refusal_of(sample);
 }
 const std::string& Gpu::name() const {
   return impl_->name;

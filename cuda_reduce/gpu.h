@@ -6,6 +6,7 @@
 // device, takes a lock or throws: the engine serialises all calls, and polls.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -49,6 +50,9 @@ struct GpuDivision {
   std::int32_t divide_by = 1;
 };
 
+// Device memory of one process as another one opens it: a legacy IPC handle.
+using IpcSample = std::array<std::byte, 64>;
+
 // One device context of this process: streams, events, the loaded kernels, scratch memory. Made at
 // first use, kept until Cuda::close().
 class Gpu {
@@ -81,6 +85,12 @@ class Gpu {
   // Whether the driver shares this device's memory between processes by legacy IPC handles. Some
   // systems refuse; asked once, with a block of scratch.
   bool exports();
+  // The handle of that block, which stays as long as this context, so that others can try it;
+  // nullptr if there is none.
+  const IpcSample* sample();
+  // Opens another process's sample and closes it again. What the driver said, as
+  // "CUDA_ERROR_NOT_SUPPORTED"; empty if it did. Throws std::bad_alloc.
+  std::string refusal_of(const IpcSample& sample);
 
   // "NVIDIA H100 (GPU-uuid, bus id)", for people.
   const std::string& name() const;

@@ -85,6 +85,8 @@ struct Gpu::Impl {
   Status after_queued_work(GpuOp& op);
   std::byte* take(std::size_t bytes);
   bool exports();
+  const IpcSample* sample();
+  std::string refusal_of(const IpcSample& other);
   // Pinned memory of at most `room` new bytes.
   std::byte* take_pinned(std::size_t bytes, std::size_t room);
 
@@ -149,6 +151,7 @@ struct Gpu::Impl {
 
   bool dead_ = false;
   enum class Exports { unknown, yes, no } exports_ = Exports::unknown;
+  IpcSample sample_{};
   std::string last_report_;
   std::array<Lane, lane_count> lanes_;
   driver::Stream waiting_stream_ = nullptr;  // of copy_now

@@ -100,6 +100,7 @@ enum class Note : std::uint16_t {
   asks,   // have you made this call?
   answers,
   hello,  // nothing: it makes a connection
+  shows,  // device memory is to come: can you open mine? A sample is the payload
 };
 
 // A note carries one number, where other messages have sequence and segment, and a short one that

@@ -98,8 +98,9 @@ static void register_parameters(void) {
   add_live(
       "verbose", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_3, &params->verbose,
       "Level of messages to standard error; 0: only what goes wrong, 1: where the ranks of each "
-      "communicator sit, and for every new shape of call the reason for its algorithm, 2: also "
-      "every rank's network ports and the transports to its peers (default: 0)");
+      "communicator sit, how device memory travels, and for every new shape of call the reason for "
+      "its algorithm, 2: also every rank's network ports and the transports to its peers "
+      "(default: 0)");
   add_live(
       "counters", MCA_BASE_VAR_TYPE_BOOL, OPAL_INFO_LVL_4, &coll_gpuar.print_counters,
       "Whether every process prints one line of counters to standard error at finalize (default: "

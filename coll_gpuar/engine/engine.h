@@ -60,7 +60,11 @@ class Engine {
 
   // As abandon(), where every other member comes to the same by itself, or is told by notify().
   void end_here(Comm& comm, Status status, const Sentence& what) { fail_here(comm, status, what); }
-  void notify(Comm& comm, Rank rank, const MessageHeader& note) { send_note(comm, rank, note); }
+  // `data` must stay until communication is over.
+  void notify(Comm& comm, Rank rank, const MessageHeader& note,
+              std::span<const std::byte> data = {}) {
+    send_note(comm, rank, note, data);
+  }
 
   // A member is gone, or given up: the communicator fails, nothing is sent to it any more, and what
   // is under way with it is waited for no longer.
@@ -150,7 +154,7 @@ class Engine {
   void drop(Held* held);
   void drop_all(HeldList& list);
   void adopt(HeldList& list, Run& run);
-  void take_note(Comm& comm, const MessageHeader& note);
+  void take_note(Comm& comm, const MessageHeader& note, const Arrival& arrival);
   static bool is_from_member(const Comm& comm, const MessageHeader& abort_record);
   void give_up_with(Comm& comm, const MessageHeader& abort_record);
   static const PeerReceives* receives_from(const Schedule& schedule, Rank rank);
@@ -192,6 +196,8 @@ class Engine {
   static Memory memory_of(const Run& run, Operand operand);
   [[gnu::noinline]] Status send_from_device(Run& run, typename Transport::Peer to, Op& op,
                                             const std::byte* data, std::size_t bytes);
+  [[gnu::noinline]] Status fetch_to_device(Run& run, std::uint32_t step, Op& op, std::byte* target,
+                                           const Arrival& arrival);
   [[gnu::noinline]] Taken accept_eager_on_device(Run& run, Lane& lane, std::uint32_t step,
                                                  const Arrival& arrival, Held* held);
   [[gnu::noinline]] void copy_on_device(Run& run, Lane& lane, std::uint32_t step, std::byte* target,
@@ -247,7 +253,8 @@ class Engine {
   void fail_run(Run& run, Status status);
   void announce_abort(Comm& comm);
   void disown(Run& run, Rank rank);
-  void send_note(Comm& comm, Rank rank, const MessageHeader& note);
+  void send_note(Comm& comm, Rank rank, const MessageHeader& note,
+                 std::span<const std::byte> data = {});
   static void* find_peer(Comm& comm, Rank rank);
   void* peer_of(Comm& comm, Rank rank);
 

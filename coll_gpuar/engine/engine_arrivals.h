@@ -15,7 +15,7 @@ void Engine<T>::add(Comm& comm) {
   for (Held* held = orphans_.take_all(); held;) {
     Held* next = held->next;
     if (held->header.comm == comm.id && kind_of(held->header) == MessageKind::abort) {
-      take_note(comm, held->header);
+      take_note(comm, held->header, held->arrival);
       drop(held);
     } else if (held->header.comm == comm.id && comm.status != Status::ok) {
       drop(held);
@@ -30,7 +30,7 @@ void Engine<T>::add(Comm& comm) {
 
 // What belongs to no call. Of a kind that this version does not know: dropped.
 template <class T>
-void Engine<T>::take_note(Comm& comm, const MessageHeader& note) {
+void Engine<T>::take_note(Comm& comm, const MessageHeader& note, const Arrival& arrival) {
   if (note_of(note) == Note::gave_up) return give_up_with(comm, note);
   const bool of_member = note.source < static_cast<std::uint32_t>(comm.size) &&
                          note.source != static_cast<std::uint32_t>(comm.rank);
@@ -38,7 +38,7 @@ void Engine<T>::take_note(Comm& comm, const MessageHeader& note) {
   if (note_of(note) == Note::ping) return answer_ping(comm, note);
   if (note_of(note) == Note::pong) return take_pong(comm, note);
   if (note_of(note) == Note::tells) return take_offset(comm, note);
-  if (note_of(note) <= Note::answers && comm.take_note) comm.take_note(comm, note);
+  if (comm.take_note) comm.take_note(comm, note, arrival);
 }
 
 // Ids are used again. The record may be about an older communicator, which this rank, whose calls
@@ -98,11 +98,12 @@ const PeerReceives* Engine<T>::receives_from(const Schedule& schedule, Rank rank
   return peer != schedule.receives.end() && peer->peer == rank ? &*peer : nullptr;
 }
 
-// Of notes only the last one matters to a communicator that is made later.
+// Of notes only these matter to a communicator that is made later.
 template <class T>
 Taken Engine<T>::keep_orphan(const MessageHeader& header, const Arrival& arrival) {
-  const bool note = kind_of(header) == MessageKind::abort && note_of(header) != Note::gave_up;
-  return note ? Taken::consumed : keep(nullptr, orphans_, header, arrival, nullptr);
+  const bool of_no_use = kind_of(header) == MessageKind::abort &&
+                         note_of(header) != Note::gave_up && note_of(header) != Note::shows;
+  return of_no_use ? Taken::consumed : keep(nullptr, orphans_, header, arrival, nullptr);
 }
 
 template <class T>
@@ -110,7 +111,7 @@ Taken Engine<T>::arrived(const MessageHeader& header, const Arrival& arrival) {
   Comm* comm = find_comm(header.comm);
   if (!comm) return keep_orphan(header, arrival);
   if (kind_of(header) == MessageKind::abort) {
-    take_note(*comm, header);
+    take_note(*comm, header, arrival);
     return Taken::consumed;
   }
   if (header.source >= static_cast<std::uint32_t>(comm->size)) {
@@ -245,10 +246,9 @@ Taken Engine<T>::accept_rendezvous(Run& run, Lane& lane, std::uint32_t index,
   }
   if (void* const peer = find_peer(*run.comm, step.peer))
     transport_.attach(static_cast<typename T::Peer>(peer));
-  const Status status =
-      run.device.carry == Carry::on_device
-          ? staging_.fetch(*cuda_, arrival, *op, target, arrival.bytes, memory_of(run, step.target))
-          : transport_.fetch(arrival, *op, target, arrival.bytes);
+  const Status status = run.device.carry == Carry::on_device
+                            ? fetch_to_device(run, index, *op, target, arrival)
+                            : transport_.fetch(arrival, *op, target, arrival.bytes);
   if (held) helds_.give(held);  // its arrival is the transport's again
   if (status == Status::in_progress) {
     track(run, op);

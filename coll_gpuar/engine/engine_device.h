@@ -171,8 +171,17 @@ Memory Engine<T>::memory_of(const Run& run, Operand operand) {
 template <class T>
 Status Engine<T>::send_from_device(Run& run, typename T::Peer to, Op& op, const std::byte* data,
                                    std::size_t bytes) {
-  const Memory memory = memory_of(run, step_of(run, op.step).source);
-  return staging_.send(*cuda_, to, op, data, bytes, memory);
+  const Step& step = step_of(run, op.step);
+  if (run.comm->sends) run.comm->sends(*run.comm, step.peer, *run.device.gpu);
+  return staging_.send(*cuda_, to, op, data, bytes, memory_of(run, step.source));
+}
+
+template <class T>
+Status Engine<T>::fetch_to_device(Run& run, std::uint32_t index, Op& op, std::byte* target,
+                                  const Arrival& arrival) {
+  const Step& step = step_of(run, index);
+  if (run.comm->fetches) run.comm->fetches(*run.comm, step.peer, *run.device.gpu);
+  return staging_.fetch(*cuda_, arrival, op, target, arrival.bytes, memory_of(run, step.target));
 }
 
 // An eager message lies in host memory: it stays held until the device has copied it.

@@ -153,7 +153,8 @@ void Engine<T>::announce_abort(Comm& comm) {
 
 // What cannot be sent is lost: a note is news, and nothing waits for it.
 template <class T>
-void Engine<T>::send_note(Comm& comm, Rank rank, const MessageHeader& note) {
+void Engine<T>::send_note(Comm& comm, Rank rank, const MessageHeader& note,
+                          std::span<const std::byte> data) {
   void* const peer = find_peer(comm, rank);
   if (!peer) return;
   Op* op = ops_.take();
@@ -162,7 +163,10 @@ void Engine<T>::send_note(Comm& comm, Rank rank, const MessageHeader& note) {
   op->engine = this;
   op->run = nullptr;
   op->header = note;
-  if (transport_.send(static_cast<typename T::Peer>(peer), *op, nullptr, 0) !=
+  // What a note brings is about the message that follows. Pinned memory goes the same way as that
+  // one; through a mailbox it could come later.
+  const MemoryKind kind = data.empty() ? MemoryKind::host : MemoryKind::pinned;
+  if (transport_.send(static_cast<typename T::Peer>(peer), *op, data.data(), data.size(), kind) !=
       Status::in_progress) {
     give_op(op);
   }

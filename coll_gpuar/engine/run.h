@@ -225,7 +225,11 @@ struct Comm {
   std::vector<void*> peers;              // Transport::Peer by rank, resolved at first use
   void* (*resolve)(Comm& comm, Rank rank) = nullptr;  // nullptr: unreachable
   void (*log)(Comm& comm, const std::string& line) = nullptr;
-  void (*take_note)(Comm& comm, const MessageHeader& note) = nullptr;  // about calls
+  // Notes that are not the engine's own, and what came with them.
+  void (*take_note)(Comm& comm, const MessageHeader& note, const Arrival& arrival) = nullptr;
+  // Device memory is about to be sent to a rank, or fetched from one.
+  void (*sends)(Comm& comm, Rank to, Gpu& gpu) = nullptr;
+  void (*fetches)(Comm& comm, Rank from, Gpu& gpu) = nullptr;
   bool watched = false;  // somebody looks for members that are gone, and calls Engine::lose
 
   std::unique_ptr<Journal> journal;  // if a report is to be written, or a trace

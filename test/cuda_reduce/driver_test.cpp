@@ -20,6 +20,9 @@ constexpr bool alike = std::is_same_v<A, B> || (std::is_pointer_v<A> && std::is_
                        (sizeof(A) == sizeof(B) &&
                         (std::is_enum_v<A> || std::is_integral_v<A>)&&(std::is_enum_v<B> ||
                                                                        std::is_integral_v<B>));
+template <>
+constexpr bool alike<driver::IpcHandle, CUipcMemHandle> =
+    sizeof(driver::IpcHandle) == sizeof(CUipcMemHandle);  // 64 bytes in memory, each of them
 
 template <class Ours, class Theirs>
 struct Agree : std::false_type {};
@@ -59,6 +62,10 @@ AGREES(cuMemAlloc_v2);
 AGREES(cuMemFree_v2);
 static_assert(sizeof(driver::IpcHandle) == sizeof(CUipcMemHandle));
 AGREES(cuIpcGetMemHandle);
+static_assert(  // cuda.h declares it under the plain name, which it defines as this one
+    Agree<decltype(driver::Functions::cuIpcOpenMemHandle_v2),
+          decltype(&cuIpcOpenMemHandle)>::value);
+AGREES(cuIpcCloseMemHandle);
 AGREES(cuMemHostAlloc);
 AGREES(cuMemFreeHost);
 AGREES(cuMemcpyAsync);
@@ -115,6 +122,7 @@ static_assert(same(DeviceAttribute::multiprocessor_count,
 static_assert(driver::capture_relaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(driver::memory_type_host == CU_MEMORYTYPE_HOST);
 static_assert(driver::memory_type_device == CU_MEMORYTYPE_DEVICE);
+static_assert(driver::ipc_lazy_peer_access == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 static_assert(driver::stream_non_blocking == CU_STREAM_NON_BLOCKING);
 static_assert(driver::event_disable_timing == CU_EVENT_DISABLE_TIMING);
 static_assert(driver::mem_host_alloc_portable == CU_MEMHOSTALLOC_PORTABLE);

@@ -288,6 +288,27 @@ TEST_CASE("a message that nobody may send breaks the communicator, not the proce
   }
 }
 
+TEST_CASE("a note brings its data, also to a communicator that is made later", "[engine]") {
+  static std::vector<std::byte> brought;
+  for (const Rank first : {0, 1}) {
+    EngineWorld world(2, 21);
+    brought.clear();
+    world.comm(0).take_note = [](Comm&, const MessageHeader& note, const Arrival& arrival) {
+      CHECK(note_of(note) == Note::shows);
+      const auto* const data = static_cast<const std::byte*>(arrival.data);
+      brought.insert(brought.end(), data, data + arrival.bytes);
+    };
+    const std::vector<std::byte> data(64, std::byte{0x5a});
+    world.add(first);
+    if (first == 0) world.add(1);
+    world.engine(1).notify(world.comm(1), 0, note({7, 11}, 1, Note::shows, 0, 0), data);
+    for (int i = 0; i < 100; ++i) world.world.progress_all();
+    if (first == 1) world.add(0);
+    CHECK(brought == data);
+    CHECK(world.world.idle());
+  }
+}
+
 TEST_CASE("a message of a rank that has nothing to send is not taken for another's", "[engine]") {
   EngineWorld world(4, 3);
   world.add_all_ranks();

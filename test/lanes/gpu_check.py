@@ -21,11 +21,12 @@ def gpu_check():
     yield "one machine, from a bundle", from_bundle
     yield "a site with four GPUs", site
     yield "a gpuar that goes through the host is found out", partial(
-        finds, "direct", ["coll_gpuar_test_fault", "through_host"], "went through the host"
+        finds, "direct", "went through the host", ["--mca", "coll_gpuar_test_fault", "through_host"]
     )
     yield "a gpuar that serves nothing is found out", partial(
-        finds, "machine", ["coll_gpuar_test_fault", "decline"], "ended with status"
+        finds, "machine", "ended with status", ["--mca", "coll_gpuar_test_fault", "decline"]
     )
+    yield "a driver that refuses to open memory of others is found out", opening_refused
     yield "no bundle", no_bundle
 
 
@@ -80,11 +81,18 @@ def site():
         require(" 4 ranks" in result.output, f"not a rank for each GPU\n{result.output}")
 
 
-def finds(part, fault, words):
+def opening_refused():
+    """Only a UCX with CUDA opens any."""
+    environment = {"LD_LIBRARY_PATH": str(lacking()), "SIMGPU_IPC": "open"}
+    finds("direct", "rank 0 cannot open device memory of rank 1", environment=environment)
+
+
+def finds(part, words, options=(), environment=None):
     if on_device.lacks():
         raise Skip(on_device.lacks())
     with tempfile.TemporaryDirectory() as name:
-        result = check(Path(name), "--site", "--ranks", 2, "--only", part, "--mca", *fault)
+        env = mpi.environment("stock") | (environment or {})
+        result = check(Path(name), "--site", "--ranks", 2, "--only", part, *options, env=env)
     require(result.status == 1, f"status {result.status}\n{result.output}")
     found = [line for line in result.output.splitlines() if line.startswith("FAIL")]
     require(any(words in line for line in found), f"it fails otherwise\n{result.output}")

@@ -10,6 +10,11 @@ from lanes.mpi_device_tables import COPY, FAILURES, MATRIX, NAMED, SET_UPS, TWO
 
 PYTHON = "/usr/bin/python3"
 LATE = {"SIMGPU_INLINE": 0, "SIMGPU_DELAY_US": 3000}
+REFUSED = re.compile(
+    r"gpuar: .*: rank (\d+) cannot open device memory of rank (\d+) "
+    r"\(cuIpcOpenMemHandle: CUDA_ERROR_NOT_SUPPORTED\): UCX copies between them"
+)
+TRAVEL = re.compile(r"gpuar: \w+ memory of .*\((GPU-\S+), .*and (.*)")
 QUEUED = ("queued_work", "queued_work_with_gaps", "queued_work_on_another_gpu")
 
 
@@ -61,6 +66,10 @@ def device_direct():
     yield from on_machine(on_device.direct)
     yield "8 MiB are one segment", lambda: segments(on_device.direct(), range(1, 2))
     yield "a large sum stays on the device", lambda: large_sum(on_device.direct())
+    yield "who cannot open a peer's memory says so, once", lambda: refusals(("0", "1"), "open")
+    yield "nobody does where it is opened", lambda: refusals((), "1")
+    yield "nobody does unasked", lambda: refusals((), "open", verbose=0)
+    yield "each GPU and each way is named once", each_way_once
 
 
 def on_machine(make):
@@ -143,6 +152,26 @@ def one_gpu_per_rank(machine):
 def large_sum(machine):
     """16 MiB: gpuar copies nothing between device and host."""
     machine.run(2, "device", ["large_stays_on_the_device"], memory=None, limit=None, timeout=180)
+
+
+def refusals(ranks, ipc, verbose=1):
+    """The results are right in any case."""
+    argv = {"gpu": {"SIMGPU_IPC": ipc}, "mca": {"coll_gpuar_verbose": verbose}}
+    result = on_device.direct().run(2, "mix", ["rounds=2"], **argv)
+    told = sorted(REFUSED.findall(result.output))
+    expected = [(rank, str(1 - int(rank))) for rank in ranks]
+    require(told == expected, f"refused: {told}, not {expected}\n{result.tail()}")
+
+
+def each_way_once():
+    memory = "devices=2,device+pool"
+    mca = {"coll_gpuar_verbose": 1}
+    result = on_device.direct().run(2, "mix", ["rounds=4"], memory=memory, gpu=TWO, mca=mca)
+    told = TRAVEL.findall(result.output)
+    require(
+        len(set(told)) == 4 and len(told) == 8,
+        f"2 ranks with 2 GPUs and 2 kinds of memory say {told}\n{result.tail()}",
+    )
 
 
 def queued_work(machine, sync, case="queued_work"):

@@ -55,6 +55,11 @@ def about_ucx(report, place, plan, deadline):
     return report.document["figures"]["ucx"]
 
 
+def refusals(output):
+    """Ranks that cannot open each other's device memory, in gpuar's words."""
+    return sorted({line for line in output.splitlines() if " cannot open device memory " in line})
+
+
 def carries_device(ucx):
     return ", CUDA memory" in ucx
 
@@ -78,12 +83,14 @@ def machine(report, place, plan, deadline):
 
 
 def direct(report, place, plan, deadline):
-    "what gpuar's counters say of one size alone"
+    "what gpuar says of one size alone, by its counters and of its peers"
 
     def count(size, test):
         argv = [place.program(BENCH), "--memory", "device", "--form", "blocking"]
         argv += ["--sizes", size, "--warmup", 1, "--iterations", 3]
-        ranks, _ = served(place, plan.ranks[0], argv, deadline.limit(120))
+        mca = {"coll_gpuar_verbose": 1}
+        ranks, output = served(place, plan.ranks[0], argv, deadline.limit(120), mca=mca)
+        require(not refusals(output), "\n".join(refusals(output)))
         for rank, counters in ranks.items():
             require(counters["device_calls"] > 0, f"rank {rank} saw no device memory: {counters}")
             test(rank, counters)

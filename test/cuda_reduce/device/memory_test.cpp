@@ -94,6 +94,24 @@ TEST_CASE("registered host memory is pinned, as long as it is registered", "[dev
   CHECK(cuda.memory_of(memory.data() + 5000).kind == MemoryKind::host);
 }
 
+TEST_CASE("a sample for others to open stays, and a refusal is named", "[device][memory]") {
+  const device::Context context;
+  Cuda cuda(device::options());
+  const device::Memory memory(Kind::device, 4096);
+  gpuar::Gpu& gpu = device::gpu_of(cuda, memory);
+  const gpuar::IpcSample* const sample = gpu.sample();
+  REQUIRE(sample != nullptr);
+  const auto frees = device::counter("cuMemFree_v2");
+  cuda.release_pools();
+  CHECK(device::counter("cuMemFree_v2") == frees);
+  CHECK(gpu.sample() == sample);
+  // No process opens its own; and nobody what is no sample.
+  CHECK(gpu.refusal_of(*sample).find("CUDA_ERROR_") == 0);
+  CHECK(gpu.refusal_of({}).find("CUDA_ERROR_") == 0);
+  CHECK(device::current_context() == context.get());
+  CHECK(device::lines().empty());
+}
+
 TEST_CASE("freed memory is asked about anew", "[device][memory]") {
   const device::Context context;
   Cuda cuda(device::options());
@@ -240,6 +258,7 @@ TEST_CASE("a reset device: what was under way fails, what comes after works", "[
   CHECK(op.ends == 1);
   CHECK(device::lines().size() == 1);
   CHECK(before->take(512) == nullptr);
+  CHECK(before->sample() == nullptr);
   CHECK(before->copy(host.data(), host.data(), 8, op) == Status::failed);
 
   const device::Context again;

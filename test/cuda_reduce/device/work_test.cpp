@@ -378,6 +378,16 @@ TEST_CASE("failures end the operation and say where", "[device][failure]") {
   }
 }
 
+TEST_CASE("where the driver gives no handle there is no sample", "[device][failure]") {
+  const device::Context context;
+  Cuda cuda(device::options());
+  const device::Memory memory(Kind::device, 4096);
+  const device::Failing failing("cuIpcGetMemHandle:1+");
+  gpuar::Gpu& gpu = device::gpu_of(cuda, memory);
+  CHECK_FALSE(gpu.exports());
+  CHECK(gpu.sample() == nullptr);
+}
+
 TEST_CASE("a driver that has shut down is not touched again", "[device][failure]") {
   Use use;
   device::Op copy, reduction;

@@ -167,6 +167,29 @@ TEST_CASE("where a call is carried", "[device][engine]") {
   CHECK(run(Kind::device, Carry::on_device) == std::pair<std::uint64_t, std::uint64_t>{2, 4});
 }
 
+TEST_CASE("whoever sends or fetches device memory says so first", "[device][engine]") {
+  static std::size_t sends = 0, fetches = 0;
+  Cudas cudas(2);
+  const auto run = [&](Kind kind, Carry carry) {
+    DeviceWorld world(2, 5, cudas);
+    sends = fetches = 0;
+    for (Rank rank = 0; rank < 2; ++rank) {
+      Comm& comm = world.world.comm(rank);
+      comm.sends = [](Comm& comm, Rank to, Gpu&) { sends += to == 1 - comm.rank ? 1 : 0; };
+      comm.fetches = [](Comm& comm, Rank from, Gpu&) { fetches += from == 1 - comm.rank ? 1 : 0; };
+    }
+    Calls calls(world, 2, shape("recursive_doubling", 500),
+                [&](Rank) { return everywhere(kind, carry); });
+    calls.start();
+    REQUIRE(calls.end());
+    CHECK(calls.failed() == 0);
+    return std::pair{sends, fetches};
+  };
+  CHECK(run(Kind::device, Carry::on_device) == std::pair<std::size_t, std::size_t>{2, 2});
+  CHECK(run(Kind::device, Carry::through_host) == std::pair<std::size_t, std::size_t>{0, 0});
+  CHECK(run(Kind::host, Carry::on_device) == std::pair<std::size_t, std::size_t>{0, 0});
+}
+
 TEST_CASE("persistent requests on the device start again", "[device][engine]") {
   Cudas cudas(3);
   DeviceWorld world(3, random_seed(), cudas);
