@@ -17,10 +17,9 @@ void gpuar_core::tell_about_device(const gpuar::Memory& memory) {
     travel = "copied into memory that can be shared by IPC, because this one cannot";
   }
   if (!told_about_devices.emplace(memory.gpu, travel).second) return;
-  const std::string beyond =
-      gpuar::Cuda::has_kernels()
-          ? fmt::format("beyond, reduced on the device and {}", travel)
-          : "beyond, too: this build has no kernels (it was made without nvcc), the host reduces";
+  const std::string beyond = gpuar::Cuda::has_kernels()
+                                 ? fmt::format("beyond, reduced on the device and {}", travel)
+                                 : fmt::format("beyond, too: {}", gpuar::Cuda::without_kernels);
   log(fmt::format("gpuar: {} memory of {}: up to {} bytes through pinned host memory; {}",
                   gpuar::describe(memory.kind), memory.gpu->name(), live->device_limit, beyond));
 }

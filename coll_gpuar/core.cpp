@@ -158,7 +158,7 @@ int gpuar_core_open(const gpuar_params* params, gpuar_core** out, char* why, siz
     }
     gpuar::CudaOptions cuda;
     cuda.pool_bound = cuda.pinned_bound = params->pool_size;
-    cuda.test_fault = params->test_fault;
+    cuda.test_fault = core->test_fault.c_str();
     cuda.log = params->log;
     cuda.blocks = {&core->transport, gpuar::map_block, gpuar::unmap_block};
     core->cuda.emplace(cuda);

@@ -41,8 +41,10 @@ bool read_params(const gpuar_params& params, gpuar_core& core, std::string& why)
   core.algorithm = params.algorithm ? params.algorithm : "auto";
   core.test_node_size = params.test_node_size ? params.test_node_size : "";
   core.tuning_file = params.tuning_file ? params.tuning_file : "";
+  core.test_fault = params.test_fault ? params.test_fault : "";
   core.params.algorithm = core.algorithm.c_str();
   core.params.tuning_file = core.tuning_file.c_str();
+  core.params.test_fault = core.test_fault.c_str();
   core.params.test_node_size = core.test_node_size.c_str();
   if (!gpuar::parse_algorithm(core.algorithm, core.forced, why)) return false;
   const auto pretended = gpuar::parse_pretended(core.test_node_size);
@@ -81,8 +83,7 @@ bool read_params(const gpuar_params& params, gpuar_core& core, std::string& why)
         fmt::format("coll_gpuar_expect is \"{}\"; valid are auto, ask, host, device", core.expect);
     return false;
   }
-  core.always_through_host =
-      params.test_fault && std::string_view(params.test_fault) == "through_host";
+  core.always_through_host = core.test_fault == "through_host";
   if (params.check) core.checking.emplace(params.check_timeout);
   const bool traces = gpuar::is_wanted(params.trace);
   if (traces && params.trace_events == 0) {

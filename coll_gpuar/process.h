@@ -53,6 +53,7 @@ struct gpuar_core {
   std::string test_node_size;
   std::string expect;
   std::string tuning_file;
+  std::string test_fault;
   gpuar_params params{};
   const gpuar_params* live = &params;  // those that may change at any time
   gpuar::Forced forced;

@@ -163,10 +163,11 @@ struct ArrivalHandler {
 // an operation that returned anything but in_progress is over and `done` is not called.
 struct TransportOp {
   void (*done)(TransportOp* op, Status status) = nullptr;
-  MessageHeader header;     // sends: must stay valid while the send is under way
-  void* request = nullptr;  // the transport's own
-  CompactHeader compact;    // the transport's own
-  void* staged = nullptr;   // the staging layer's own
+  MessageHeader header;                // sends: must stay valid while the send is under way
+  void* request = nullptr;             // the transport's own
+  std::uint64_t* under_way = nullptr;  // the transport's own: counts the operations like this one
+  CompactHeader compact;               // the transport's own
+  void* staged = nullptr;              // the staging layer's own
 };
 
 // A transport T (UcxTransport, and MemoryTransport in the tests) offers:

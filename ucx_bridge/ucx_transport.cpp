@@ -33,6 +33,7 @@ void complete(void* request, ucs_status_t status, void* user_data) {
     return;
   }
   op->request = nullptr;
+  --*op->under_way;
   ucp_request_free(request);
   op->done(op, ended(status));
 }
@@ -46,6 +47,7 @@ Status outcome(TransportOp& op, ucs_status_ptr_t request, const Starting& starti
   if (UCS_PTR_IS_PTR(request)) {
     if (starting.status == UCS_INPROGRESS) {
       op.request = request;
+      ++*op.under_way;
       return Status::in_progress;
     }
     ucp_request_free(request);
@@ -102,6 +104,7 @@ inline Status UcxTransport::send_from(MemoryKind kind, Peer peer, TransportOp& o
 
   Starting starting;
   op.request = &starting;
+  op.under_way = &under_way_;
   const Status status = outcome(
       op, ucp_am_send_nbx(peer->endpoint, message_id, header, header_bytes, data, bytes, &param),
       starting);
@@ -127,6 +130,7 @@ Status UcxTransport::fetch(const Arrival& arrival, TransportOp& op, void* target
 
   Starting starting;
   op.request = &starting;
+  op.under_way = &under_way_;
   const Status status =
       outcome(op, ucp_am_recv_data_nbx(worker_, arrival.data, target, bytes, &param), starting);
   // Its sender waits for an answer.

@@ -239,6 +239,7 @@ class UcxTransport {
   void* delivering_ = nullptr;   // data of the arrival whose handler is running, if not released
   std::uint64_t messages_sent_ = 0;
   std::uint64_t bytes_sent_ = 0;
+  std::uint64_t under_way_ = 0;  // operations that UCX has not ended
   std::uint64_t refused_ = 0;
   void (*log_)(const char* line) = nullptr;
   std::vector<std::byte> address_;

@@ -73,7 +73,8 @@ static int describe_and_create(ompi_communicator_t* comm, const coll_gpuar_hints
 
 static int create(ompi_communicator_t* comm, const coll_gpuar_hints* hints, gpuar_comm** out,
                   refusal* refused) {
-  if (0 == strcmp(coll_gpuar.params.test_fault, "decline")) {
+  const char* fault = coll_gpuar.params.test_fault; /* NULL where the value is empty */
+  if (NULL != fault && 0 == strcmp(fault, "decline")) {
     snprintf(refused->why, sizeof refused->why, "coll_gpuar_test_fault is \"decline\"");
     return GPUAR_ERR_DECLINED;
   }

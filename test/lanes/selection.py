@@ -7,6 +7,9 @@ from lanes import BUILD, Failure, lane, mpi, require
 PROGRAM = [BUILD / "bench" / "gpuar_bench", "--sizes", "8,4K,1M", "--iterations", 5]
 
 
+TEXTS = "test_node_size tuning_file report trace test_fault".split()
+
+
 def lanes():
     return {"selection": selection, "not_selected": not_selected}
 
@@ -20,6 +23,7 @@ def selection():
         ("--mca coll gpuar,basic,libnbc,self", "gpuar,basic,libnbc,self", {}),
         ("--mca coll gpuar,tuned", "gpuar,tuned", {}),
         ("no selection", None, {}),
+        ("texts that are empty", "gpuar", {f"OMPI_MCA_coll_gpuar_{name}": "" for name in TEXTS}),
     ):
         yield name, partial(is_served, coll, env)
 
