@@ -1,6 +1,5 @@
 """Compositions along nodes and packages, on pretend ones of one machine."""
 
-import itertools
 from functools import partial
 
 from lanes import lane, mpi_bits, mpi_semantics, require
@@ -9,8 +8,13 @@ from lanes import lane, mpi_bits, mpi_semantics, require
 NODES = [("2", 4), ("1,3", 4), ("2", 8), ("4,4,1", 9)]
 FORCED = ["hierarchy", "leaders", "hierarchy:ring", "hierarchy:rabenseifner", "leaders:double_tree"]
 # The same with packages: of two nodes, of one, and uneven.
-PACKAGES = [("4/2", 8), ("/2", 4), ("5,3/2,1", 8)]
-DEEP = ["deep_hierarchy", "deep_leaders:recursive_doubling", "deep_hierarchy:ring"]
+DEEP = [
+    ("4/2", 8, "deep_hierarchy:ring"),
+    ("/2", 4, "deep_hierarchy"),
+    ("/1,3", 4, "deep_leaders:recursive_doubling"),
+    ("5,3/2,1", 8, "deep_hierarchy"),
+    ("5,3/2,1", 8, "deep_leaders"),
+]
 
 
 def lanes():
@@ -20,12 +24,12 @@ def lanes():
 @lane(gpuar=True)
 def mpi_hierarchy():
     "hierarchy and leaders on nodes of 2, of 1 and 3, of 4, 4 and 1: forms, in place, user ops, bits"
-    for shapes, algorithms in ((NODES, ["auto", *FORCED]), (PACKAGES, DEEP)):
-        for (nodes, ranks), algorithm in itertools.product(shapes, algorithms):
-            yield (
-                f"{algorithm}, {ranks} ranks on nodes of {nodes}",
-                partial(exact, nodes, ranks, algorithm),
-            )
+    along_nodes = [(*shape, name) for shape in NODES for name in ("auto", *FORCED)]
+    for nodes, ranks, algorithm in along_nodes + DEEP:
+        yield (
+            f"{algorithm}, {ranks} ranks on nodes of {nodes}",
+            partial(exact, nodes, ranks, algorithm),
+        )
     for nodes, ranks in (("1,3", 4), ("4,4,1", 9)):
         yield (
             f"requests, {ranks} ranks on nodes of {nodes}",
