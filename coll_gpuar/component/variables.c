@@ -50,8 +50,10 @@ static void register_parameters(void) {
       "buffers at 78). Must be the same on all ranks");
   add("algorithm", MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_3, &params->algorithm,
       "Name of the algorithm to use wherever it can serve; \"hierarchy\" or \"leaders\", along the "
-      "nodes (\"deep_hierarchy\" or \"deep_leaders\": along packages, too), with any algorithm across "
-      "them or a named one, as in \"hierarchy:ring\"; or \"auto\": chosen by the cost model (default: "
+      "nodes (\"deep_hierarchy\" or \"deep_leaders\": along packages, too), with any algorithm "
+      "across "
+      "them or a named one, as in \"hierarchy:ring\"; or \"auto\": chosen by the cost model "
+      "(default: "
       "auto). Must be the same on all ranks");
   add("tuning_file", MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_3, &params->tuning_file,
       "Name of a file, written by gpuar_tune, that says which algorithm serves which sizes; what "
