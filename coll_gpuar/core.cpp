@@ -250,8 +250,8 @@ int gpuar_comm_create(gpuar_core* core, const gpuar_comm_desc* desc, gpuar_comm*
       if (size > 1) count_fallback(verdict.cause);
       return GPUAR_ERR_DECLINED;
     }
-    const gpuar::Layout layout = core->layout_of({desc->processes, size}, places);
-    core->tell_about(*desc, layout, places);
+    const auto laid_out = core->lay_out({desc->processes, size}, places);
+    core->tell_about(*desc, laid_out->layout, places);
     auto comm = std::make_unique<gpuar_comm>();
     comm->core = core;
     comm->id = {desc->id_high, desc->id_low};
@@ -269,11 +269,7 @@ int gpuar_comm_create(gpuar_core* core, const gpuar_comm_desc* desc, gpuar_comm*
     comm->watched = true;
     comm->processes.assign(desc->processes, desc->processes + size);
     comm->directory = *desc->directory;
-    gpuar::Placement placement(layout);
-    comm->layout = gpuar::summary_of(placement.levels);
-    comm->layout.oversubscribed = layout.oversubscribed;
-    comm->layout.cache_per_rank = layout.cache_per_rank;
-    comm->layout.shared_threads = static_cast<std::uint32_t>(layout.shared_threads);
+    comm->layout = laid_out->summary;
     comm->forced = core->forced;
     comm->reproducible = core->params.reproducible;
     comm->wanted = core->expect;
@@ -287,7 +283,7 @@ int gpuar_comm_create(gpuar_core* core, const gpuar_comm_desc* desc, gpuar_comm*
       comm->traced_as = core->tracing->trace().add_communicator(
           {gpuar::key_of(*comm), comm->name, comm->size, comm->rank});
     }
-    comm->placement = &*core->placements.insert(std::move(placement)).first;
+    comm->placement = laid_out->placement;
     core->engine.add(*comm);
     *out = comm.release();
     return GPUAR_OK;

@@ -37,15 +37,25 @@ gpuar_member& gpuar_core::member(const gpuar_directory& directory, std::uint64_t
   return members.emplace(process, std::move(fresh)).first->second;
 }
 
-gpuar::Layout gpuar_core::layout_of(std::span<const std::uint64_t> processes,
-                                    const std::vector<const gpuar::ProcessPlace*>& places) {
+std::shared_ptr<const gpuar_core::LaidOut> gpuar_core::lay_out(
+    std::span<const std::uint64_t> processes,
+    const std::vector<const gpuar::ProcessPlace*>& places) {
   const std::lock_guard guard(members_mutex);
-  if (!std::equal(processes.begin(), processes.end(), laid_out.begin(), laid_out.end())) {
-    laid_out.clear();  // there may be no memory for what follows
-    last_layout = gpuar::make_layout(places, pretended);
-    laid_out.assign(processes.begin(), processes.end());
+  if (laid_out && std::equal(processes.begin(), processes.end(), laid_out->processes.begin(),
+                             laid_out->processes.end())) {
+    return laid_out;
   }
-  return last_layout;
+  auto fresh = std::make_shared<LaidOut>();
+  fresh->processes.assign(processes.begin(), processes.end());
+  fresh->layout = gpuar::make_layout(places, pretended);
+  gpuar::Placement placement(fresh->layout);
+  fresh->summary = gpuar::summary_of(placement.levels);
+  fresh->summary.oversubscribed = fresh->layout.oversubscribed;
+  fresh->summary.cache_per_rank = fresh->layout.cache_per_rank;
+  fresh->summary.shared_threads = static_cast<std::uint32_t>(fresh->layout.shared_threads);
+  fresh->placement = &*placements.insert(std::move(placement)).first;
+  laid_out = fresh;
+  return laid_out;
 }
 
 std::shared_ptr<const gpuar::Program> gpuar_core::program(const gpuar::Choice& choice,

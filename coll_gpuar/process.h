@@ -95,15 +95,19 @@ struct gpuar_core {
   std::mutex members_mutex;
   std::unordered_map<std::uint64_t, gpuar_member> members;
 
-  // The layout of a communicator's processes. That of the last one is kept: a duplicate has the
-  // same.
-  gpuar::Layout layout_of(std::span<const std::uint64_t> processes,
-                          const std::vector<const gpuar::ProcessPlace*>& places);
-  std::vector<std::uint64_t> laid_out;
-  gpuar::Layout last_layout;
-
   // Where the ranks of communicators sit, each distinct one once.
   std::set<gpuar::Placement> placements;
+  // The same of a communicator's processes, as far as they were asked about. That of the last one
+  // is kept: a duplicate has the same.
+  struct LaidOut {
+    std::vector<std::uint64_t> processes;
+    gpuar::Layout layout;
+    gpuar::LayoutSummary summary;
+    const gpuar::Placement* placement = nullptr;
+  };
+  std::shared_ptr<const LaidOut> lay_out(std::span<const std::uint64_t> processes,
+                                         const std::vector<const gpuar::ProcessPlace*>& places);
+  std::shared_ptr<const LaidOut> laid_out;
   // Schedules by (composition, algorithm, radix, rank, size, placement where it matters,
   // reproducible): communicators of one shape share them.
   using ProgramKey = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, gpuar::Rank,

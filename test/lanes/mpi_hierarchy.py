@@ -4,9 +4,14 @@ from functools import partial
 
 from lanes import lane, mpi_bits, mpi_semantics, require
 
-# Pretend nodes and how many ranks: equal, uneven, one rank alone on its node.
-NODES = [("2", 4), ("1,3", 4), ("2", 8), ("4,4,1", 9)]
-FORCED = ["hierarchy", "leaders", "hierarchy:ring", "hierarchy:rabenseifner", "leaders:double_tree"]
+ALL = ["auto", "hierarchy", "leaders", "hierarchy:ring", "hierarchy:rabenseifner", "leaders:double_tree"]
+# Pretend nodes, how many ranks, and what is forced: equal, uneven, one rank alone on its node.
+NODES = [
+    ("2", 4, ALL),
+    ("1,3", 4, ALL),
+    ("2", 8, ["auto", "hierarchy:ring", "leaders:double_tree"]),
+    ("4,4,1", 9, ["auto", "hierarchy", "leaders", "hierarchy:rabenseifner"]),
+]
 # The same with packages: of two nodes, of one, and uneven.
 DEEP = [
     ("4/2", 8, "deep_hierarchy:ring"),
@@ -24,7 +29,7 @@ def lanes():
 @lane(gpuar=True)
 def mpi_hierarchy():
     "hierarchy and leaders on nodes of 2, of 1 and 3, of 4, 4 and 1: forms, in place, user ops, bits"
-    along_nodes = [(*shape, name) for shape in NODES for name in ("auto", *FORCED)]
+    along_nodes = [(nodes, ranks, name) for nodes, ranks, names in NODES for name in names]
     for nodes, ranks, algorithm in along_nodes + DEEP:
         yield (
             f"{algorithm}, {ranks} ranks on nodes of {nodes}",
