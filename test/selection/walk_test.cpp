@@ -88,6 +88,7 @@ TEST_CASE("the closed formulas are what the walk takes", "[walk]") {
            {1, 2}, {1, 8}, {1, 13}, {8, 1}, {13, 1}, {64, 1}, {4, 4}, {16, 8}, {6, 5}}) {
     const Level nodes = equal_nodes(count, each);
     for (const Composition& composition : compositions()) {
+      if (composition.has_parts) continue;  // none of these nodes is divided
       if (&composition != &compositions()[flat] && (count == 1 || each == 1)) continue;
       for (const Algorithm& algorithm : algorithms()) {
         const Forced forced{&algorithm, 0, 0, 0, &composition};
@@ -111,6 +112,7 @@ TEST_CASE("one rank stands for all that are alike", "[walk]") {
            {1, 8}, {1, 13}, {13, 1}, {64, 1}, {4, 4}, {16, 8}, {6, 5}}) {
     const Level nodes = equal_nodes(count, each);
     for (const Composition& composition : compositions()) {
+      if (composition.has_parts) continue;  // none of these nodes is divided
       if (&composition != &compositions()[flat] && (count == 1 || each == 1)) continue;
       for (const Algorithm& algorithm : algorithms()) {
         for (const std::uint64_t bytes : {8UL, 16384UL, 1UL << 24}) {
@@ -252,6 +254,7 @@ TEST_CASE("many segments take no less time than the busiest port", "[walk]") {
        std::vector<std::pair<Rank, Rank>>{{2, 1}, {5, 1}, {4, 4}, {3, 5}}) {
     const Level nodes = equal_nodes(count, each);
     for (const Composition& composition : compositions()) {
+      if (composition.has_parts) continue;
       if (&composition != &compositions()[flat] && each == 1) continue;
       for (const Algorithm& algorithm : algorithms()) {
         for (const std::uint32_t depth : {1, 2, 4}) {
