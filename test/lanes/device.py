@@ -155,7 +155,7 @@ def build_instrumented(folder):
     needs_simulator()
     if not (folder / "build.ninja").exists():
         setup = ["meson", "setup", folder, ROOT, "-Db_sanitize=thread", "-Db_lundef=false"]
-        setup += ["-Doptimization=1"]
+        setup += ["-Doptimization=1", "-Ddebug=false"]
         options = ("openmpi", "openmpi_source", "ucx", "toolkit")
         setup += [f"-D{name}={mpi.build_option(name)}" for name in options]
         mpi.succeed(mpi.run(setup, timeout=120), "configuring")
