@@ -108,10 +108,12 @@ compile_gpuar() {
         [ ! -e "$cuda_wheels" ] || fetched=("-Dtoolkit=$(echo "$cuda_wheels"/nvidia/*)")
         # shellcheck disable=SC2086 # several options
         quietly "configuring" meson setup "$build" "$root" "${fetched[@]}" ${GPUAR_SETUP_OPTIONS-}
-    elif [ -n "${GPUAR_SETUP_OPTIONS-}" ]; then
+    elif [ -n "${GPUAR_SETUP_OPTIONS-}" ] &&
+        [ "$GPUAR_SETUP_OPTIONS" != "$(cat "$build/setup-options" 2>/dev/null)" ]; then
         # shellcheck disable=SC2086
-        quietly "configuring" meson configure "$build" ${GPUAR_SETUP_OPTIONS-}
+        quietly "configuring" meson configure "$build" $GPUAR_SETUP_OPTIONS
     fi
+    [ -z "${GPUAR_SETUP_OPTIONS-}" ] || echo "$GPUAR_SETUP_OPTIONS" >"$build/setup-options"
     if [ "$(ninja -C "$build" -n "$@" 2>/dev/null | tail -n 1)" != "ninja: no work to do." ]; then
         echo "compiling" >&2
         quietly "compiling" ninja -C "$build" "$@"
