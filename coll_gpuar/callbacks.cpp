@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "coll_gpuar/check/signature.h"
-#include "coll_gpuar/process.h"
+#include "coll_gpuar/compiled_engine.h"
 
 namespace gpuar {
 

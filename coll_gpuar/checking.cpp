@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "coll_gpuar/process.h"
+#include "coll_gpuar/compiled_engine.h"
 
 namespace gpuar {
 namespace {

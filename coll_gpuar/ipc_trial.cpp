@@ -5,7 +5,7 @@
 #include <cstring>
 #include <new>
 
-#include "coll_gpuar/process.h"
+#include "coll_gpuar/compiled_engine.h"
 
 namespace gpuar {
 

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <new>
 
-#include "coll_gpuar/process.h"
+#include "coll_gpuar/compiled_engine.h"
 #include "cuda_reduce/reduce.h"
 
 extern "C" {

@@ -6,7 +6,7 @@
 #include <new>
 #include <string_view>
 
-#include "coll_gpuar/process.h"
+#include "coll_gpuar/compiled_engine.h"
 
 namespace {
 

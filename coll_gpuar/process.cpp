@@ -6,6 +6,9 @@
 #include <array>
 #include <cstdlib>
 
+// For those that include compiled_engine.h.
+template class gpuar::Engine<gpuar::UcxTransport>;
+
 std::vector<std::uint8_t> fetch_published(size_t (*get)(void*, std::uint64_t, void*, std::size_t),
                                           void* context, std::uint64_t process) {
   constexpr std::size_t usual = gpuar::record_capacity;

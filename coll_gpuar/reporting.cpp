@@ -9,7 +9,7 @@
 
 #include "coll_gpuar/algorithms/algorithm.h"
 #include "coll_gpuar/algorithms/composition.h"
-#include "coll_gpuar/process.h"
+#include "coll_gpuar/compiled_engine.h"
 
 namespace gpuar {
 namespace {

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <set>
 
-#include "coll_gpuar/process.h"
+#include "coll_gpuar/compiled_engine.h"
 
 namespace gpuar {
 namespace {

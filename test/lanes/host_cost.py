@@ -208,8 +208,9 @@ def source_lines(addresses, purpose):
     with tempfile.NamedTemporaryFile("w") as file:
         file.write("\n".join(map(hex, addresses)))
         file.flush()
-        argv = ["addr2line", "-a", "-i", "-e", COMPONENT, f"@{file.name}"]
-        answer = mpi.succeed(mpi.run(argv, timeout=120), "addr2line")
+        # LLVM's, as that of binutils takes the first file of a function for another at times.
+        argv = ["llvm-addr2line", "-a", "-i", "-e", COMPONENT, f"@{file.name}"]
+        answer = mpi.succeed(mpi.run(argv, timeout=120), "llvm-addr2line")
     stacks = re.split(r"^0x[0-9a-f]+\n", answer.output, flags=re.M)[1:]
     require(len(stacks) == len(addresses), f"addr2line knows {len(stacks)} of {len(addresses)}")
     return [for_purpose(stack, purpose) for stack in stacks]
