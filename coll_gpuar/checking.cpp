@@ -168,9 +168,10 @@ void Checking::conclude(gpuar_check& check, std::int64_t now) {
       check.roll_call.describe_missing(comm.rank));
   comm.core->engine.end_here(comm, Status::failed, what);
   for (const Rank rank : missing) {
-    comm.core->engine.notify(comm, rank,
-                             abort_record(comm.id, static_cast<std::uint32_t>(comm.rank),
-                                          comm.processes[static_cast<std::size_t>(comm.rank)]));
+    comm.core->engine.notify(
+        comm, rank,
+        abort_record(comm.id, static_cast<std::uint32_t>(comm.rank),
+                     comm.processes[static_cast<std::size_t>(comm.rank)], comm.status));
   }
 }
 

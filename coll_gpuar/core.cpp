@@ -267,6 +267,8 @@ int gpuar_comm_create(gpuar_core* core, const gpuar_comm_desc* desc, gpuar_comm*
     comm->sends = gpuar::send_device_memory;
     comm->fetches = gpuar::fetch_device_memory;
     comm->watched = true;
+    comm->is_revoked = desc->is_revoked;
+    comm->handle = desc->handle;
     comm->processes.assign(desc->processes, desc->processes + size);
     comm->directory = *desc->directory;
     comm->layout = laid_out->summary;

@@ -21,10 +21,12 @@ enum {
   GPUAR_OK = 0,
   GPUAR_ERR = -1, /* anything else; the message has been logged */
   GPUAR_ERR_NO_MEMORY = -2,
-  GPUAR_ERR_UNREACHABLE = -3, /* a peer is gone or cannot be contacted */
-  GPUAR_ERR_TRUNCATED = -4,   /* ranks disagree on the length of the message */
-  GPUAR_ERR_DECLINED = -5,    /* this communicator is not ours */
-  GPUAR_ERR_UNDEFINED = -6    /* the operation is not defined on this type */
+  GPUAR_ERR_UNREACHABLE = -3,    /* a peer is silent or cannot be contacted */
+  GPUAR_ERR_TRUNCATED = -4,      /* ranks disagree on the length of the message */
+  GPUAR_ERR_DECLINED = -5,       /* this communicator is not ours */
+  GPUAR_ERR_UNDEFINED = -6,      /* the operation is not defined on this type */
+  GPUAR_ERR_PROCESS_FAILED = -7, /* a member has ended or is lost, */
+  GPUAR_ERR_REVOKED = -8         /* or the program has revoked the communicator */
 };
 
 typedef struct gpuar_core gpuar_core;
@@ -163,6 +165,9 @@ typedef struct gpuar_comm_desc {
   /* Hints that come with the communicator, alike on all members; they take the place of the
    * parameters of the same name. NULL: not given. */
   const char* hints[GPUAR_HINTS];
+  /* Asked while calls are under way; NULL where communicators cannot be revoked. */
+  bool (*is_revoked)(const void* handle);
+  const void* handle;
 } gpuar_comm_desc;
 
 /* Decides, from the published records of the members alone, whether gpuar serves this

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "coll_gpuar/algorithms/groups.h"
+#include "coll_gpuar/selection/select.h"
 #include "topo/layout.h"
 
 namespace gpuar {
@@ -18,5 +19,8 @@ struct Placement {
     return std::tie(a.levels, a.order) < std::tie(b.levels, b.order);
   }
 };
+
+// What a choice sees of it.
+LayoutSummary summary_of(const Placement& placement, const Layout& layout);
 
 }  // namespace gpuar

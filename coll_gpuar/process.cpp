@@ -52,10 +52,7 @@ std::shared_ptr<const gpuar_core::LaidOut> gpuar_core::lay_out(
   fresh->processes.assign(processes.begin(), processes.end());
   fresh->layout = gpuar::make_layout(places, pretended);
   gpuar::Placement placement(fresh->layout);
-  fresh->summary = gpuar::summary_of(placement.levels);
-  fresh->summary.oversubscribed = fresh->layout.oversubscribed;
-  fresh->summary.cache_per_rank = fresh->layout.cache_per_rank;
-  fresh->summary.shared_threads = static_cast<std::uint32_t>(fresh->layout.shared_threads);
+  fresh->summary = gpuar::summary_of(placement, fresh->layout);
   fresh->placement = &*placements.insert(std::move(placement)).first;
   laid_out = fresh;
   return laid_out;

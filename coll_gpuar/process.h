@@ -207,6 +207,8 @@ struct gpuar_comm : gpuar::Comm {
   gpuar_core* core = nullptr;
   std::uint32_t references = 1;  // the component's, one per call under way or persistent request
   gpuar_directory directory{};
+  bool (*is_revoked)(const void* handle) = nullptr;  // asked with the component's handle
+  const void* handle = nullptr;
   gpuar::LayoutSummary layout;
   gpuar::Forced forced;       // the core's, but for the hints of this communicator;
   bool reproducible = false;  // so is this,
@@ -296,6 +298,10 @@ constexpr int error_code(gpuar::Status status) {
       return GPUAR_ERR_NO_MEMORY;
     case gpuar::Status::unreachable:
       return GPUAR_ERR_UNREACHABLE;
+    case gpuar::Status::process_failed:
+      return GPUAR_ERR_PROCESS_FAILED;
+    case gpuar::Status::revoked:
+      return GPUAR_ERR_REVOKED;
     case gpuar::Status::truncated:
       return GPUAR_ERR_TRUNCATED;
     default:

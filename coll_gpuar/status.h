@@ -9,9 +9,11 @@ enum class [[nodiscard]] Status : std::int8_t{
     ok = 0,
     in_progress,  // started; a completion will follow
     no_memory,
-    unreachable,  // the peer cannot be contacted, or is gone
-    truncated,    // the peer sent another number of bytes than this rank expects
-    bad_message,  // a message that no correct peer sends
+    unreachable,     // the peer cannot be contacted, or is silent
+    process_failed,  // a member has ended, or is taken for lost
+    revoked,         // the program has revoked the communicator
+    truncated,       // the peer sent another number of bytes than this rank expects
+    bad_message,     // a message that no correct peer sends
     unsupported,
     aborted,  // another member of the communicator gave up
     failed,
@@ -27,6 +29,10 @@ constexpr const char* describe(Status status) {
       return "out of memory";
     case Status::unreachable:
       return "peer unreachable";
+    case Status::process_failed:
+      return "process failed";
+    case Status::revoked:
+      return "communicator revoked";
     case Status::truncated:
       return "message length differs from what this rank expects";
     case Status::bad_message:
@@ -48,6 +54,7 @@ constexpr const char* remedy(Status status) {
       return "; free memory, or have less under way: coll_gpuar_segment_size, "
              "coll_gpuar_pipeline_depth";
     case Status::unreachable:
+    case Status::process_failed:
       return "; see what it does or why it ended: its own last messages, its host, the network "
              "between";
     case Status::truncated:
@@ -57,6 +64,7 @@ constexpr const char* remedy(Status status) {
     case Status::ok:
     case Status::in_progress:
     case Status::unsupported:
+    case Status::revoked:
     case Status::aborted:
     case Status::failed:
       break;

@@ -73,6 +73,9 @@ void Watch::look(gpuar_core& core) {
   core.engine.for_each_comm([&](Comm& base) {
     auto& comm = static_cast<gpuar_comm&>(base);
     if (!has_calls(comm)) return;
+    if (comm.is_revoked && comm.is_revoked(comm.handle)) {
+      core.engine.abandon(comm, Status::revoked, "the program has revoked it");
+    }
     if (!gone_.empty()) lose_the_gone(comm);
     // What passed while nobody polled is no silence: nobody listened.
     time_calls(comm, std::min(passed, 2 * interval));

@@ -118,10 +118,20 @@ constexpr std::uint64_t value_of(const MessageHeader& note) {
   return std::uint64_t{note.segment} << 32 | note.sequence;
 }
 
-// An abort record names the process that sends it.
-constexpr MessageHeader abort_record(const CommId& comm, std::uint32_t rank,
-                                     std::uint64_t process) {
-  return note(comm, rank, Note::gave_up, process, 0);
+// An abort record names the process that sends it, and says so if it is for the loss of a process
+// or a revocation that it gave up: all members then have an error of that class.
+constexpr std::uint16_t tag_of(Status why) {
+  return why == Status::process_failed ? 2 : why == Status::revoked ? 4 : 0;
+}
+constexpr MessageHeader abort_record(const CommId& comm, std::uint32_t rank, std::uint64_t process,
+                                     Status why) {
+  return note(comm, rank, Note::gave_up, process, tag_of(why));
+}
+constexpr Status reason_of(const MessageHeader& abort_record) {
+  for (const Status why : {Status::process_failed, Status::revoked}) {
+    if (abort_record.message == tag_of(why)) return why;
+  }
+  return Status::aborted;
 }
 // As an abort record, to a process of which nothing can be taken any more: what was sent to its
 // sender will not be fetched.

@@ -16,7 +16,7 @@
 namespace gpuar {
 
 // Raised by every change of the record, of the messages, or of a schedule.
-constexpr std::uint16_t wire_protocol = 6;
+constexpr std::uint16_t wire_protocol = 7;
 
 // Parameters that shape what crosses the wire. Their values are published, not a hash of them, so
 // that a difference can be named.

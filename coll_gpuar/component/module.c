@@ -62,6 +62,8 @@ static int describe_and_create(ompi_communicator_t* comm, const coll_gpuar_hints
       .processes = processes,
       .name = comm->c_name,
       .directory = &coll_gpuar_directory,
+      .is_revoked = coll_gpuar_is_revoked,
+      .handle = comm,
   };
   memcpy(desc.hints, hints->given, sizeof desc.hints);
   coll_gpuar_context_id(comm, &desc.id_high, &desc.id_low);
@@ -180,6 +182,10 @@ int coll_gpuar_error_class(int status) {
       return MPI_ERR_TRUNCATE;
     case GPUAR_ERR_UNDEFINED:
       return MPI_ERR_OP;
+    case GPUAR_ERR_PROCESS_FAILED:
+      return GPUAR_MPI_ERR_PROC_FAILED;
+    case GPUAR_ERR_REVOKED:
+      return GPUAR_MPI_ERR_REVOKED;
     default:
       return MPI_ERR_OTHER;
   }

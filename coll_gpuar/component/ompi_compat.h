@@ -94,11 +94,30 @@ typedef mca_coll_base_comm_coll_t coll_gpuar_previous;
   } while (0)
 #endif
 
+/* Classes of errors that older ones have no name for. */
+#if OMPI_MAJOR_VERSION < 5
+#define GPUAR_MPI_ERR_PROC_FAILED MPI_ERR_OTHER
+#define GPUAR_MPI_ERR_REVOKED MPI_ERR_OTHER
+#else
+#define GPUAR_MPI_ERR_PROC_FAILED MPI_ERR_PROC_FAILED
+#define GPUAR_MPI_ERR_REVOKED MPI_ERR_REVOKED
+#endif
+
 /* --- Functions -------------------------------------------------------------------------------- */
 
 /* From 5.0 on it returns a number of events. */
 static inline void coll_gpuar_progress_open_mpi(void) {
   (void)opal_progress();
+}
+
+/* Whether the program has given up an ompi_communicator_t, by MPIX_Comm_revoke. */
+static inline bool coll_gpuar_is_revoked(const void* comm) {
+#if OMPI_MAJOR_VERSION >= 5 && OPAL_ENABLE_FT_MPI
+  return ompi_comm_is_revoked((ompi_communicator_t*)comm);
+#else
+  (void)comm;
+  return false;
+#endif
 }
 
 /* The copy function of an attribute that is for one communicator alone. */

@@ -56,7 +56,7 @@ void Engine<T>::give_up_with(Comm& comm, const MessageHeader& abort_record) {
     if (void* peer = find_peer(comm, static_cast<Rank>(abort_record.source)))
       transport_.mark_broken(static_cast<typename T::Peer>(peer));
   }
-  fail_here(comm, Status::aborted,
+  fail_here(comm, reason_of(abort_record),
             {"rank ", abort_record.source, " gave up; its own message says why and what to try"});
 }
 

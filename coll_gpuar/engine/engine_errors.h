@@ -147,7 +147,7 @@ void Engine<T>::announce_abort(Comm& comm) {
     if (rank == comm.rank) continue;
     send_note(comm, rank,
               abort_record(comm.id, static_cast<std::uint32_t>(comm.rank),
-                           comm.processes[static_cast<std::size_t>(comm.rank)]));
+                           comm.processes[static_cast<std::size_t>(comm.rank)], comm.status));
   }
 }
 

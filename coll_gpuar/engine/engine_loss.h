@@ -13,7 +13,7 @@ namespace gpuar {
 template <class T>
 void Engine<T>::lose(Comm& comm, Rank rank, const Sentence& what) {
   const bool news = comm.status == Status::ok;
-  fail_here(comm, Status::unreachable, what);
+  fail_here(comm, Status::process_failed, what);
   if (void* peer = find_peer(comm, rank)) transport_.lose(static_cast<typename T::Peer>(peer));
   if (news) announce_abort(comm);
   for_each_call(comm, [&](Run& run) { disown(run, rank); });

@@ -95,8 +95,8 @@ Rank crowd(const Choice& choice, const ComposedCost& cost, const LayoutSummary& 
 
 }  // namespace
 
-std::vector<GroupSizes> levels_of(const Composition& composition, const LayoutSummary& layout,
-                                  Rank ranks) {
+std::vector<GroupSizes> group_sizes_of(const Composition& composition, const LayoutSummary& layout,
+                                       Rank ranks) {
   if (!composition.has_parts) {
     return {{ranks, static_cast<Rank>(layout.hosts), static_cast<Rank>(layout.max_ranks_per_host),
              static_cast<Rank>(layout.min_ranks_per_host)}};
@@ -114,7 +114,7 @@ std::vector<GroupSizes> levels_of(const Composition& composition, const LayoutSu
 
 ComposedCost cost_of(const Choice& choice, const CallShape& shape) {
   const Composition& composition = compositions()[choice.composition];
-  return composition.cost(levels_of(composition, shape.layout, shape.ranks),
+  return composition.cost(group_sizes_of(composition, shape.layout, shape.ranks),
                           {algorithms()[choice.algorithm], choice.radix});
 }
 

@@ -45,7 +45,7 @@ std::optional<Choice::Reason> refusal(const Way& way, const CallShape& shape) {
     if (layout.max_ranks_per_host < 2) return Choice::Reason::no_groups;
     if (layout.hosts < 2 && !way.composed().has_parts) return Choice::Reason::no_groups;
     if (layout.parts == 0 && way.composed().has_parts) return Choice::Reason::no_parts;
-    const std::vector<GroupSizes> levels = levels_of(way.composed(), layout, shape.ranks);
+    const std::vector<GroupSizes> levels = group_sizes_of(way.composed(), layout, shape.ranks);
     ranks = levels.back().groups;
     for (const GroupSizes& level : levels) at_once *= static_cast<Rank>(pieces_of_one(level));
     groups = way.composed().has_parts ? layout.parts_are : Grouping::subtrees;

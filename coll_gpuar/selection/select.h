@@ -83,8 +83,8 @@ struct Choice {
 Choice select(const CallShape& shape, const Forced& forced = {}, const Machine& machine = {});
 
 // The levels that a composition has on this layout, innermost first, as its formula takes them.
-std::vector<GroupSizes> levels_of(const Composition& composition, const LayoutSummary& layout,
-                                  Rank ranks);
+std::vector<GroupSizes> group_sizes_of(const Composition& composition, const LayoutSummary& layout,
+                                       Rank ranks);
 
 // What a choice costs on this layout.
 ComposedCost cost_of(const Choice& choice, const CallShape& shape);

@@ -88,7 +88,7 @@ TEST_CASE("after a loss nothing is sent to the lost, and its communicator stays 
   Death death(3, options, MessageKind::call, 1);
   death.die();
   death.world.engine(0).lose(death.world.comm(0), 2, "it is gone");
-  CHECK(death.world.comm(0).status == Status::unreachable);
+  CHECK(death.world.comm(0).status == Status::process_failed);
   CHECK(death.world.transports[0]->send(
             death.world.transports[2].get(),
             *[] {
@@ -102,6 +102,25 @@ TEST_CASE("after a loss nothing is sent to the lost, and its communicator stays 
   death.world.engine(0).start(*later.run);
   CHECK(death.world.drive([&] { return later.finished == 1; }));
   CHECK(later.status != 0);
+}
+
+TEST_CASE("whoever is told that a process has failed, or that the program gave up, has that error",
+          "[engine][loss]") {
+  CallOptions options;
+  options.algorithm = find_algorithm("ring");
+  options.count = 50;
+  for (const Status why : {Status::process_failed, Status::revoked, Status::no_memory}) {
+    Death death(3, options, MessageKind::call, 1);
+    death.die();
+    if (why == Status::process_failed) {
+      death.world.engine(0).lose(death.world.comm(0), 2, "it is gone");
+    } else {
+      death.world.engine(0).abandon(death.world.comm(0), why, "for a reason");
+    }
+    CHECK(death.world.drive([&] { return death.world.comm(1).status != Status::ok; }));
+    CHECK(death.world.comm(0).status == why);
+    CHECK(death.world.comm(1).status == (why == Status::no_memory ? Status::aborted : why));
+  }
 }
 
 TEST_CASE("a member that is given up though it lives is told, and gives this one up",

@@ -1,6 +1,7 @@
 """What is run in a root of another release: the core of the MPI lanes, and what newer Open MPI brings.
 Run there as `python3 -m releases.core FORM`, with the MPI programs built."""
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -25,7 +26,11 @@ PROGRAMS = (
     ("first_call", 2, ["nonblocking_small"]),
     ("finalize", 2, []),
 )
-NEWER = {(5, 0): ["sessions"], (6, 0): ["large_count"]}  # programs that need that Open MPI
+NEWER = {(5, 0): ["sessions", "shrink"], (6, 0): ["large_count"]}  # programs that need that Open MPI
+
+
+SHRUNK = re.compile(r"^SHRUNK (\d+) (\d+) (\d+) (\d+)$", re.MULTILINE)
+PROC_FAILED, REVOKED = 75, 77  # MPI's classes of errors
 
 
 def targets(version, programs=PROGRAMS):
@@ -49,6 +54,7 @@ def short():
     yield "gpuar excluded on rank 1", lambda: mpi_agreement.excluded(1)
     yield "in Open MPI's own folder, as docs/support.md says", installed
     yield "Sessions, without MPI_COMM_WORLD", sessions
+    yield "a rank is killed: revoke, shrink, go on", lambda: shrunk("killed", 8)
 
 
 def core():
@@ -62,6 +68,10 @@ def core():
     yield "another algorithm on rank 0", lambda: mpi_agreement.differing(0, algorithm, "algorithm")
     yield "in Open MPI's own folder, as docs/support.md says", installed
     yield "Sessions, without MPI_COMM_WORLD", sessions
+    for fault in ("killed", "revoked"):
+        for size in (8, 1 << 20):
+            name = f"{fault}, {size} bytes: revoke, shrink, go on"
+            yield name, lambda f=fault, s=size: shrunk(f, s)
     yield "MPI_Allreduce_c beyond 2^31 elements", large_count
 
 
@@ -93,6 +103,25 @@ def sessions():
     for rank, count in mpi.counters(counts).items():
         forms = [count[form] for form in ("blocking", "nonblocking", "persistent")]
         require(forms[0] >= 2 and forms[1] >= 2 and forms[2] == 4, f"rank {rank} counted {forms}")
+
+
+def shrunk(fault, size):
+    """By Open MPI's fault tolerance: the error is of MPI's class for it, and gpuar serves the rest."""
+    since(5, 0, "MPIX_Comm_shrink")
+    argv = [BUILD / "test" / "mpi" / "shrink", fault, size]
+    mca = {"mpi_yield_when_idle": 1, "coll_gpuar_counters": 1}
+    result = mpi.mpirun(4, argv, mca=mca, options=["--with-ft", "ulfm"], timeout=90)
+    found = {int(rank): tuple(map(int, rest)) for rank, *rest in SHRUNK.findall(result.output)}
+    left = 3 if fault == "killed" else 4
+    require(sorted(found) == list(range(left)), f"{found}\n{result.tail()}")
+    classes = {error for error, _, _ in found.values() if error}
+    first = PROC_FAILED if fault == "killed" else REVOKED  # who learns later may see either
+    require(first in classes and classes <= {PROC_FAILED, REVOKED}, f"classes {classes}")
+    wrong = {rank: how for rank, how in found.items() if how[1:] != (left, 30)}
+    require(not wrong, f"not {left} ranks with 30 right sums: {wrong}\n{result.tail()}")
+    for rank, count in mpi.counters(result.output).items():
+        forms = [count[form] for form in ("blocking", "nonblocking", "persistent")]
+        require(min(forms) >= 10, f"rank {rank} counted {forms}")
 
 
 def large_count():

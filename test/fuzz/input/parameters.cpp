@@ -23,7 +23,8 @@ void check_published(const gpuar_params& params) {
 LayoutSummary layout_of(const std::vector<ProcessPlace>& places, const Pretended& pretended) {
   std::vector<const ProcessPlace*> members;
   for (const ProcessPlace& place : places) members.push_back(&place);
-  return summary_of(Placement(make_layout(members, pretended)).levels);
+  const Layout layout = make_layout(members, pretended);
+  return summary_of(Placement(layout), layout);
 }
 
 void check_plan(const CallShape& shape, const Forced& forced) {

@@ -81,9 +81,7 @@ void check_layout(const std::vector<const ProcessPlace*>& places, FuzzedDataProv
   shape.bytes = in.ConsumeIntegral<std::uint32_t>();
   shape.ranks = static_cast<Rank>(places.size());
   const Placement placement(layout);
-  shape.layout = summary_of(placement.levels);
-  shape.layout.oversubscribed = layout.oversubscribed;
-  shape.layout.cache_per_rank = layout.cache_per_rank;
+  shape.layout = summary_of(placement, layout);
   const Choice choice = select(shape);
   require(choice.segment_bytes >= 1 && choice.algorithm < algorithms().size(), "no choice");
   const Composition& composition = compositions()[choice.composition];
