@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cluster import Cluster, Unavailable
 from lanes import ROOT, Failure
-from racing import cliffs, entrants, plot, report
+from racing import cliffs, entrants, plot, report, starting
 from racing.entrants import FORMS
 from racing.homes import CORES, NativeOpenMPI
 from racing.field import Field, Matrix
@@ -87,6 +87,7 @@ def parse_arguments():
     parser.add_argument("--seconds", type=float, help="of calls in a sample (default: 0.02)")
     parser.add_argument("--cap", type=float, help="seconds that an entrant may take for one size")
     parser.add_argument("--cliffs", action="store_true", help="the search for cliffs alone")
+    parser.add_argument("--start", action="store_true", help="what starting a job takes, alone")
     parser.add_argument("--json", metavar="FILE", help="write all samples here")
     parser.add_argument("--svg", metavar="FILE", help="draw latency and bus bandwidth (race.svg)")
     parser.add_argument(
@@ -132,10 +133,13 @@ def chosen(peers, wanted):
 def race(arguments):
     """Everything that is measured, as it goes into a file."""
     document = {"processor": processor(), "matrices": [], "skipped": []}
+    if arguments.start or not (arguments.quick or arguments.hosts or arguments.cliffs):
+        log("starting and ending jobs")
+        document["start"] = starting.measure()
     with contextlib.ExitStack() as stack:
         probe = stack.enter_context(contextlib.closing(Probe()))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="race-"))
-        if not arguments.hosts:
+        if not (arguments.hosts or arguments.start):
             race_on_host(arguments, document, probe, folder)
         if arguments.hosts or arguments.full:
             race_between_hosts(arguments, document, probe, folder)

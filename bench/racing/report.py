@@ -3,7 +3,7 @@
 import re
 
 from lanes import Failure
-from racing import cliffs, pairing, plot, table
+from racing import cliffs, pairing, plot, starting, table
 from racing.entrants import GPUAR
 
 LEGEND = """Ratios are gpuar's time over the peer's, medians of the pairs of samples of a round that
@@ -29,6 +29,8 @@ def all_tables(document):
 def cores(document):
     """How far apart the cores were."""
     samples = list(all_samples(document))
+    if not samples:
+        return ""
     shares = []
     for state in (pairing.NEAR, pairing.FAR, pairing.CHANGING):
         readings = [s["before"] for s in samples if pairing.state(s) == state]
@@ -75,6 +77,7 @@ def text(document):
     ]
     parts += [table.text(made) for made in all_tables(document)]
     parts.append("\n".join([*cliffs.sentences(document["cliffs"])]) if "cliffs" in document else "")
+    parts.append(starting.sentence(document["start"]) if "start" in document else "")
     parts.append("\n".join(absent(document)))
     if document["matrices"]:
         parts.append(LEGEND)
@@ -113,6 +116,7 @@ def section(document):
     parts += [sentence(mpis(document)), "![latency and bus bandwidth](race.svg)", LEGEND]
     parts += [table.markdown(made) for made in all_tables(document)]
     found = cliffs.sentences(document["cliffs"]) if "cliffs" in document else []
+    found += [starting.sentence(document["start"])] if "start" in document else []
     notes = [sentence(line) for line in [*found, *absent(document)]]
     parts.append("\n".join(f"- {note}" for note in notes))
     return "\n\n".join(part for part in parts if part) + "\n"

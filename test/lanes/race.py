@@ -11,7 +11,7 @@ from lanes import ROOT, lane, mpi, require
 
 sys.path.append(str(ROOT / "bench"))
 
-from racing import cliffs, pairing, report, table
+from racing import cliffs, pairing, report, starting, table
 from racing.entrants import AGAIN, BOUND, GPUAR, Entrant, Setting, first
 from racing.homes import NativeOpenMPI
 from racing.field import Field, Matrix
@@ -39,6 +39,8 @@ def race():
     yield "gpuar that does not serve is noticed", not_served
     yield "a peer that cannot start is out, with the reason", no_start
     yield "a component that Open MPI does not choose is out", not_chosen
+    yield "what starting takes: differences within a round", differences_at_start
+    yield "each kind of job starts, and gpuar serves its own", starts
     yield "bench/race on two sizes", short_race
 
 
@@ -279,6 +281,20 @@ def not_chosen():
         reasons = [entry["why"] for entry in result["out"]]
         as_expected = len(reasons) == len(why) and all(map(str.__contains__, reasons, why))
         require(as_expected, f"{name} on one host: {reasons}")
+
+
+def differences_at_start():
+    times = {"stock": [300, 500, 310, 320], "UCX": [310, 510, 320, 330], "gpuar": [312, 514, 322, 332]}
+    said = starting.sentence(times)
+    require("UCX besides +10.0 ms, gpuar beyond that +2.0 ms (half of 4 rounds: +2.0 to" in said, said)
+
+
+def starts():
+    times = starting.measure(rounds=1)
+    require(all(found[0] > 1 for found in times.values()), f"{times}")
+    mpi.served(2, [starting.STARTER])
+    document = {"matrices": [], "skipped": [], "processor": "this", "load": 0.0, "start": times}
+    require("gpuar beyond that" in report.text(document), report.text(document))
 
 
 def short_race():
