@@ -238,6 +238,7 @@ class Engine {
   [[gnu::noinline]] void trace_begin(Run& run, Lane& lane, std::uint32_t step);
   [[gnu::noinline]] void trace_end(Run& run, Lane& lane, std::uint32_t step);
   void trace_arrival(Run& run, const MessageHeader& header);
+  static StepTimes& traced(const Run& run, Lane& lane, std::uint32_t step);
 
   // engine_errors.h: operations under way, failure
   Op* take_op(Run& run, Lane* lane, std::uint32_t step);

@@ -273,4 +273,20 @@ void Engine<T>::complete_on_device(Run& run, Lane& lane, std::uint32_t index, st
   }
 }
 
+// As progress(), where there are devices: what this poll makes ready goes out together.
+template <class T>
+unsigned Engine<T>::progress_devices() {
+  unsigned events = 0;
+  {
+    const Cuda::Current current(*cuda_);
+    events = transport_.progress();
+  }
+  run_ready();
+  if (cuda_->in_flight() == 0) return events;
+  events += cuda_->poll();
+  run_ready();
+  cuda_->launch();
+  return events;
+}
+
 }  // namespace gpuar

@@ -138,7 +138,6 @@ void Engine<T>::advance(Run& run) {
         worked = depth > 1;  // a lane alone has done all that it can
         execute(run, lane, lane.ready[lane.ready_head++]);
       }
-      if (!run.active || run.status != Status::ok) return;
     }
   }
 }
@@ -363,22 +362,6 @@ void Engine<T>::run_ready() {
     if (run->status == Status::ok) advance(*run);
   }
   posting_ = false;
-}
-
-// As progress(), where there are devices: what this poll makes ready goes out together.
-template <class T>
-unsigned Engine<T>::progress_devices() {
-  unsigned events = 0;
-  {
-    const Cuda::Current current(*cuda_);
-    events = transport_.progress();
-  }
-  run_ready();
-  if (cuda_->in_flight() == 0) return events;
-  events += cuda_->poll();
-  run_ready();
-  cuda_->launch();
-  return events;
 }
 
 template <class T>

@@ -4,6 +4,8 @@
 // keeps no trace pays a comparison where a step is begun and where it is complete.
 #pragma once
 
+#include <utility>
+
 #include "coll_gpuar/engine/engine.h"
 
 namespace gpuar {
@@ -34,11 +36,17 @@ void Engine<T>::trace_call(const Run& run) {
   trace_->add(event);
 }
 
+// Room for all steps once one of them is looked at.
+template <class T>
+StepTimes& Engine<T>::traced(const Run& run, Lane& lane, std::uint32_t step) {
+  lane.traced.resize(run.plan->program->schedule.steps.size());
+  return lane.traced[step];
+}
+
 template <class T>
 void Engine<T>::trace_begin(Run& run, Lane& lane, std::uint32_t step) {
   if (run.times.stamp == 0) return;  // gpuar's own call
-  lane.traced.resize(run.plan->program->schedule.steps.size());
-  lane.traced[step] = {now_ns(), 0};
+  traced(run, lane, step) = {now_ns(), 0};
 }
 
 // The message for a step that waits for it.
@@ -50,19 +58,16 @@ void Engine<T>::trace_arrival(Run& run, const MessageHeader& header) {
   const PeerReceives* peer = receives_from(schedule, static_cast<Rank>(header.source));
   if (!lane.live || lane.segment != header.segment || !peer || header.message >= peer->count)
     return;
-  const std::uint32_t step = schedule.recv_steps[peer->first + header.message];
-  if (step < lane.traced.size() && lane.traced[step].arrived == 0) {
-    lane.traced[step].arrived = now_ns();
-  }
+  StepTimes& times = traced(run, lane, schedule.recv_steps[peer->first + header.message]);
+  if (times.arrived == 0) times.arrived = now_ns();
 }
 
 // Without a beginning: a reduction that went along with another one.
 template <class T>
 void Engine<T>::trace_end(Run& run, Lane& lane, std::uint32_t index) {
-  const bool begun = index < lane.traced.size() && lane.traced[index].begun != 0;
-  if (!begun || run.times.stamp == 0) return;
-  const StepTimes times = lane.traced[index];
-  lane.traced[index] = {};
+  if (run.times.stamp == 0) return;
+  const StepTimes times = std::exchange(traced(run, lane, index), {});
+  if (times.begun == 0) return;
   const Step& step = step_of(run, index);
   TraceEvent event = event_of(run);
   event.bytes = range_of(run, lane, step).count * run.plan->element_bytes;

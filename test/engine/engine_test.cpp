@@ -61,6 +61,7 @@ TEST_CASE("every algorithm gives the right result through the engine", "[engine]
           options.salt = static_cast<std::uint32_t>(++salt);
           options.min_slots = 1 + static_cast<std::uint32_t>(salt % 3);
           options.mark = salt % 5 < 2 ? 1000 : 0;
+          options.predefined = salt % 7 < 4;
           INFO(algorithm.name << " size " << size << " count " << count << " segment " << segment
                               << " depth " << options.depth);
           CHECK(allreduce(size, options, seed + salt, salt % 2 == 0) == 0);
@@ -88,6 +89,7 @@ TEST_CASE("every composition gives the right result through the engine", "[engin
           options.salt = static_cast<std::uint32_t>(++salt);
           options.min_slots = 1 + static_cast<std::uint32_t>(salt % 3);
           options.mark = salt % 5 < 2 ? 1000 : 0;
+          options.predefined = salt % 7 < 4;
           INFO(composition.name << " of " << algorithm.name << " size " << nodes.size() << " count "
                                 << count << " depth " << options.depth);
           const auto size = static_cast<Rank>(nodes.size());

@@ -75,6 +75,12 @@ inline Affine sum_of(Rank size, std::size_t element, std::uint32_t salt) {
   return all;
 }
 
+// As one of gpuar's own.
+template <int (*reduce)(void*, void*, const void*, const void*, std::size_t)>
+void by_function(void* out, const void* left, const void* right, std::size_t count) {
+  reduce(nullptr, out, left, right, count);
+}
+
 // In place of a division: done twice, or to what is sent on, it shows.
 inline void mark_all(void* out, const void* in, std::size_t count, std::int32_t mark) {
   for (std::size_t i = 0; i < 2 * count; ++i) {
@@ -128,6 +134,8 @@ struct CallOptions {
   std::uint32_t salt = 1;
   std::uint32_t min_slots = 4;
   std::int32_t mark = 0;  // what is done once to the result adds this
+  bool predefined =
+      false;  // the operation is one of gpuar's own: what arrives may be reduced at once
 };
 
 // One rank's side of a call.
@@ -200,6 +208,12 @@ class EngineWorld {
         nullptr,     options.algorithm->keeps_rank_order ? compose_all : add_all,
         nullptr,     options.mark != 0 ? mark_all : nullptr,
         options.mark};
+    if (options.predefined) {
+      Reduction& reduction = run->binding.reduction;
+      reduction.function =
+          options.algorithm->keeps_rank_order ? by_function<compose_all> : by_function<add_all>;
+      reduction.custom = nullptr;
+    }
   }
 
   // Sets the input (again).

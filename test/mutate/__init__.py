@@ -62,6 +62,7 @@ ROOMS = {
         (
             "test/engine/engine_test.cpp",
             "test/engine/pools_test.cpp",
+            "test/engine/prompt_test.cpp",
             "test/engine/loss_test.cpp",
             "test/engine/streams_test.cpp",
             "test/engine/unplanned_test.cpp",

@@ -1,6 +1,10 @@
 #include "coll_gpuar/selection/tuning_file.h"
 
+#include <unistd.h>
+
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <set>
 #include <stdexcept>
@@ -180,6 +184,24 @@ TEST_CASE("files that cannot be read are named with the reason", "[tuning]") {
     CAPTURE(what);
     CHECK(what.find(std::string(path) + ": cannot be read: ") == 0);
   }
+}
+
+TEST_CASE("a file of 1 MiB is read, and one byte more is too much", "[tuning]") {
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("gpuar-tuning-" + std::to_string(getpid()) + ".toml");
+  std::string text = std::string(good) + "\n#";
+  text.resize(std::size_t{1} << 20, 'x');
+  std::ofstream(path) << text;
+  CHECK(Tuning::read(path.string()).hash() == Tuning::parse(text, "a").hash());
+  std::ofstream(path) << text << 'x';
+  std::string what;
+  try {
+    static_cast<void>(Tuning::read(path.string()));
+  } catch (const std::runtime_error& error) {
+    what = error.what();
+  }
+  CHECK(what == path.string() + ": is larger than 1 MiB");
+  std::filesystem::remove(path);
 }
 
 TEST_CASE("the hash is that of the bytes, and never that of no file", "[tuning]") {

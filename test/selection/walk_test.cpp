@@ -247,6 +247,23 @@ TEST_CASE("what ranks share takes its time for each, and a launch for each reduc
   CHECK(walked(choice, nodes, bytes, {machine, 5'000}) == 1'000'000'000 + 2 * 5'000);
 }
 
+TEST_CASE("traffic: what the busiest rank sends, and what the busiest node sends to others",
+          "[walk]") {
+  const std::uint64_t bytes = 4000;
+  const auto sent = [&](const char* algorithm, const Level& nodes) {
+    const Choice choice = choice_of("flat", algorithm, 2, bytes);
+    return traffic(programs_of(choice, {&nodes, 1}), shape_of(nodes, bytes));
+  };
+  // Once to the other rank of the node, and once to the other node, as do two ranks of each.
+  const Traffic doubling = sent("recursive_doubling", {0, 0, 1, 1});
+  CHECK(doubling.of_rank == 2 * bytes);
+  CHECK(doubling.of_node == 2 * bytes);
+  // Each of the two ranks of the last nodes sends to the three of the others.
+  const Traffic direct = sent("direct", {0, 1, 1, 2, 2});
+  CHECK(direct.of_rank == 4 * bytes);
+  CHECK(direct.of_node == 6 * bytes);
+}
+
 // Only the first segments are walked. Whatever these show, the others cannot be sent faster than
 // the port of a node lets them through.
 TEST_CASE("many segments take no less time than the busiest port", "[walk]") {
