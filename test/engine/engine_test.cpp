@@ -100,6 +100,24 @@ TEST_CASE("every composition gives the right result through the engine", "[engin
   }
 }
 
+TEST_CASE("a call without a function to call at its end says itself that it is complete",
+          "[engine]") {
+  const CallOptions options = basic("ring", 50);
+  EngineWorld world(2, 1);
+  world.add_all_ranks();
+  std::vector<Call> calls(2);
+  for (const Rank rank : {0, 1}) {
+    Call& call = calls[static_cast<std::size_t>(rank)];
+    world.bind(rank, call, options, MessageKind::call);
+    call.run->done = nullptr;
+    world.engine(rank).start(*call.run);
+    CHECK_FALSE(call.run->complete.load());
+  }
+  CHECK(world.drive([&] { return calls[0].run->complete && calls[1].run->complete; }));
+  for (const Rank rank : {0, 1})
+    CHECK(world.wrong(rank, calls[static_cast<std::size_t>(rank)], options) == 0);
+}
+
 TEST_CASE("a call of no elements ends by itself", "[engine]") {
   for (const Algorithm& algorithm : algorithms()) {
     for (const std::size_t segment : {std::size_t{0}, std::size_t{40}}) {

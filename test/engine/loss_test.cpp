@@ -199,3 +199,17 @@ TEST_CASE("a call stands elsewhere after anything has moved", "[engine][loss]") 
   });
   CHECK(places.size() > 2);
 }
+
+TEST_CASE("after a failure nothing more of the call is sent", "[engine][loss]") {
+  CallOptions options;
+  options.algorithm = find_algorithm("direct");
+  options.count = 50;
+  EngineWorld world(4, 1, {.inline_completion = 0});
+  world.add_all_ranks();
+  world.transports[0]->lose(world.transports[2].get());
+  Call call;
+  world.bind(0, call, options, MessageKind::call);
+  world.engine(0).start(*call.run);  // to rank 1, to rank 2, to rank 3
+  CHECK(world.comm(0).status == Status::unreachable);
+  CHECK(world.world.rank(0).bytes_sent() == options.count * sizeof(Affine));
+}

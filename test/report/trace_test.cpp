@@ -112,6 +112,7 @@ TEST_CASE("trace: the steps of a call, on every rank", "[report]") {
       CHECK(whole.kind == call);
       CHECK(whole.bytes == options.count * sizeof(Affine));
       for (const TraceEvent& one : events) {
+        CHECK((one.kind == call || one.bytes == options.segment_bytes / 4));
         CHECK(whole.begin <= one.begin);
         CHECK(one.begin <= one.waited_until);
         CHECK(one.waited_until <= one.end);
