@@ -183,9 +183,8 @@ int coll_gpuar_error_class(int status) {
     case GPUAR_ERR_UNDEFINED:
       return MPI_ERR_OP;
     case GPUAR_ERR_PROCESS_FAILED:
-      return GPUAR_MPI_ERR_PROC_FAILED;
     case GPUAR_ERR_REVOKED:
-      return GPUAR_MPI_ERR_REVOKED;
+      return coll_gpuar_failure_class(GPUAR_ERR_REVOKED == status);
     default:
       return MPI_ERR_OTHER;
   }

@@ -94,15 +94,6 @@ typedef mca_coll_base_comm_coll_t coll_gpuar_previous;
   } while (0)
 #endif
 
-/* Classes of errors that older ones have no name for. */
-#if OMPI_MAJOR_VERSION < 5
-#define GPUAR_MPI_ERR_PROC_FAILED MPI_ERR_OTHER
-#define GPUAR_MPI_ERR_REVOKED MPI_ERR_OTHER
-#else
-#define GPUAR_MPI_ERR_PROC_FAILED MPI_ERR_PROC_FAILED
-#define GPUAR_MPI_ERR_REVOKED MPI_ERR_REVOKED
-#endif
-
 /* --- Functions -------------------------------------------------------------------------------- */
 
 /* From 5.0 on it returns a number of events. */
@@ -117,6 +108,16 @@ static inline bool coll_gpuar_is_revoked(const void* comm) {
 #else
   (void)comm;
   return false;
+#endif
+}
+
+/* The class of an error for want of a process, or because the communicator was revoked. */
+static inline int coll_gpuar_failure_class(bool revoked) {
+#if OMPI_MAJOR_VERSION < 5
+  (void)revoked;
+  return MPI_ERR_OTHER; /* it has no name for either */
+#else
+  return revoked ? MPI_ERR_REVOKED : MPI_ERR_PROC_FAILED;
 #endif
 }
 
