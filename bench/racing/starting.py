@@ -1,10 +1,10 @@
 """What a job pays for gpuar at its start and end, beyond what bringing UCX up and down takes."""
 
-import os
 import re
 from statistics import median
 
 from lanes import BUILD, mpi
+from racing.homes import CORES
 
 STARTER = BUILD / "bench" / "racing" / "race_starter"
 TOOK = re.compile(r"^TOOK (\S+)$", re.MULTILINE)
@@ -16,7 +16,7 @@ ROUNDS = 20
 def took(kind):
     """Milliseconds from before MPI_Init to after MPI_Finalize on 2 ranks."""
     component, operands = KINDS[kind]
-    mca = {"coll_gpuar_counters": None, "mpi_yield_when_idle": int((os.cpu_count() or 1) < 2)}
+    mca = {"coll_gpuar_counters": None, "mpi_yield_when_idle": int(CORES < 2)}
     result = mpi.mpirun(2, [STARTER, *operands], component, mca=mca, timeout=60)
     return float(TOOK.search(mpi.succeed(result, f"starting with {kind}").output)[1])
 

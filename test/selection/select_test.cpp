@@ -329,9 +329,9 @@ TEST_CASE("names are read: algorithms, compositions, and both", "[selection]") {
     INFO(unknown);
     CHECK_FALSE(parse_algorithm(unknown, forced, why));
     CHECK(why.find('"' + std::string(unknown) + '"') != std::string::npos);
-    for (const char* part : {"auto, ", ", hierarchy, leaders, deep_hierarchy, deep_leaders; "}) {
+    for (const char* part : {"auto, ", "ring", "rabenseifner", "hierarchy:ring",
+                             ", hierarchy, leaders, deep_hierarchy, deep_leaders; "})
       CHECK(why.find(part) != std::string::npos);
-    }
   }
 }
 
