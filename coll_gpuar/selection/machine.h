@@ -43,6 +43,9 @@ struct Machine {
   std::uint64_t cached_segment = 1048576;
   std::uint64_t uncached_byte = 30;           // ps, for either
   std::uint64_t oversubscribed = 10'000'000;  // ps, more for each message if ranks share cores
+  // The same where they all share those of one host: a rank's way from one turn to the next takes
+  // that for each rank of a core.
+  std::uint64_t turn = 600'000;  // ps
   // Work of a core for a message between hosts that are really one machine: the kernel's for TCP,
   // and waking up. It counts for vectors up to so many bytes; beyond, the speed of links decides.
   std::uint64_t crossing = 12'000'000;  // ps

@@ -78,7 +78,7 @@ std::uint64_t default_depth(const Choice& choice, const CallShape& shape, const 
 Choice cheapest_segments(const Way& way, std::uint32_t radix, const CallShape& shape,
                          const Forced& forced, const Machine& machine) {
   Choice best{.algorithm = way.algorithm, .radix = radix, .composition = way.composition};
-  const std::uint64_t waiting = turns(best, shape, machine);
+  const Turns turns(best, shape, machine);
   best.predicted_ps = most;
   const auto consider = [&](std::uint64_t segment_bytes) {
     Choice choice{way.algorithm,  radix, whole_elements(segment_bytes, shape), 1, 0, {},
@@ -88,7 +88,7 @@ Choice cheapest_segments(const Way& way, std::uint32_t radix, const CallShape& s
         forced.depth != 0 ? forced.depth : default_depth(choice, shape, machine);
     choice.depth = static_cast<std::uint32_t>(
         std::clamp<std::uint64_t>(depth, 1, std::max<std::uint64_t>(segments, 1)));
-    choice.predicted_ps = plus(predict(choice, shape, machine), waiting);
+    choice.predicted_ps = turns.predict(choice);
     if (choice.predicted_ps < best.predicted_ps || best.predicted_ps == most) best = choice;
   };
   if (forced.segment_bytes != 0) {

@@ -1,5 +1,6 @@
 #include "coll_gpuar/selection/turns.h"
 
+#include "coll_gpuar/selection/rates.h"
 #include "coll_gpuar/selection/saturating.h"
 
 namespace gpuar {
@@ -8,16 +9,24 @@ namespace {
 // More ranks than this overload a machine whatever they do, and counting takes their square.
 constexpr Rank most_ranks = 64;
 
-// Counts what one rank sends to other hosts.
+// Counts what one rank does.
 class Counter final : public Sink {
  public:
-  Counter(const Level& host_of, Rank rank) : host_of_(host_of), host_(host(rank)) {}
+  Counter(const Level& host_of, Rank rank, Work& work)
+      : host_of_(host_of), host_(host(rank)), work_(work) {}
 
-  void send(Rank peer, Span /*span*/) override { count_ += host(peer) != host_ ? 1 : 0; }
+  void send(Rank peer, Span span) override {
+    if (host(peer) != host_) {
+      ++work_.crossings;
+      return;
+    }
+    ++work_.messages;
+    work_.moved += span.count;
+  }
   void recv(Rank /*peer*/, Span /*span*/) override {}
-  void recv_reduce(std::span<const Rank> /*peers*/, Span /*span*/) override {}
-
-  [[nodiscard]] std::uint64_t count() const { return count_; }
+  void recv_reduce(std::span<const Rank> peers, Span span) override {
+    work_.reduced += peers.size() * span.count;
+  }
 
  private:
   [[nodiscard]] std::int32_t host(Rank rank) const {
@@ -26,39 +35,95 @@ class Counter final : public Sink {
 
   const Level& host_of_;
   std::int32_t host_;
-  std::uint64_t count_ = 0;
+  Work& work_;
 };
+
+// Ranks in so many groups, evenly and one after the other.
+Level even_groups(Rank ranks, std::uint32_t groups) {
+  Level group_of;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    group_of.push_back(static_cast<std::int32_t>(rank * groups / ranks));
+  }
+  return group_of;
+}
 
 }  // namespace
 
-std::uint64_t crossings(const Choice& choice, const CallShape& shape) {
-  const auto hosts = static_cast<Rank>(shape.layout.hosts);
-  Level host_of;
-  for (std::int64_t rank = 0; rank < shape.ranks; ++rank) {
-    host_of.push_back(static_cast<std::int32_t>(rank * hosts / shape.ranks));
-  }
+Work work_of(const Choice& choice, const CallShape& shape) {
+  const LayoutSummary& layout = shape.layout;
   const Composition& composition = compositions()[choice.composition];
   const Algorithm& algorithm = algorithms()[choice.algorithm];
-  const Levels levels(&host_of, 1);  // what the parts of hosts do stays within them
-  const Rank across = choice.composition == flat ? shape.ranks : hosts;
+  const bool of_parts = layout.hosts < 2 && composition.has_parts;
+  // What the parts of several hosts do stays within these.
+  const std::uint32_t groups = of_parts ? layout.parts : layout.hosts;
+  const Level host_of = even_groups(shape.ranks, layout.hosts);
+  const Level group_of = even_groups(shape.ranks, groups);
+  const Levels levels(&group_of, 1);
+  const Rank across = choice.composition == flat ? shape.ranks : static_cast<Rank>(groups);
   const std::uint32_t chunks = composition.pieces(levels, shape.ranks) * algorithm.chunks(across);
-  std::uint64_t count = 0;
+  Work work{.chunks = chunks};
   for (Rank rank = 0; rank < shape.ranks; ++rank) {
-    Counter counter(host_of, rank);
+    Counter counter(host_of, rank, work);
     composition.narrate({rank, shape.ranks, {0, chunks}}, levels, {algorithm, choice.radix},
                         counter);
-    count += counter.count();
   }
-  return count;
+  return work;
 }
 
-std::uint64_t turns(const Choice& choice, const CallShape& shape, const Machine& machine) {
+Turns::Turns(const Choice& way, const CallShape& shape, const Machine& machine)
+    : shape_(shape), machine_(machine) {
   const LayoutSummary& layout = shape.layout;
-  if (layout.shared_threads == 0 || layout.hosts < 2) return 0;
-  const bool counts = shape.ranks <= most_ranks && shape.bytes <= machine.crossing_bytes;
-  const std::uint64_t fewest = 2 * (std::uint64_t{layout.hosts} - 1);
-  const std::uint64_t messages = counts ? crossings(choice, shape) : fewest;
-  return times(messages, machine.crossing) / layout.shared_threads;
+  if (layout.shared_threads == 0) return;
+  one_host_ = layout.hosts < 2 && shape.ranks <= most_ranks && !machine.moves_by_itself;
+  if (one_host_) {
+    work_ = work_of(way, shape);
+    const ComposedCost cost = cost_of(way, shape);
+    rounds_ = cost.within.front().rounds + cost.within.back().rounds + cost.across.rounds;
+    shape_.layout.oversubscribed = false;
+  } else if (layout.hosts > 1) {
+    const bool counts = shape.ranks <= most_ranks && shape.bytes <= machine.crossing_bytes;
+    work_.crossings =
+        counts ? work_of(way, shape).crossings : 2 * (std::uint64_t{layout.hosts} - 1);
+  }
+}
+
+std::uint64_t Turns::work_for(std::uint64_t bytes) const {
+  const std::uint64_t element = element_of(shape_);
+  const std::uint64_t unit = times(divide_up(divide_up(bytes, element), work_.chunks), element);
+  const std::uint64_t moved = times(work_.moved, unit);
+  const Link link = for_messages_of(moved / std::max<std::uint64_t>(work_.messages, 1),
+                                    rated(machine_.shared_memory, 1, shape_, bytes, machine_));
+  const std::uint64_t moving = plus(times(work_.messages, link.message), times(moved, link.byte));
+  const std::uint64_t reducing =
+      times(times(work_.reduced, unit), reduce_rate(shape_, bytes, machine_));
+  return plus(moving, reducing) / shape_.layout.shared_threads;
+}
+
+// Work on m cores takes at least its m-th part, and at most (1 - 1/m) of its longest chain more
+// (Graham, Bounds on multiprocessing timing anomalies, 1969): taken to be halfway between. Chains
+// are those of the segments in flight.
+std::uint64_t Turns::on_one_host(const Choice& choice) const {
+  const std::uint64_t threads = shape_.layout.shared_threads;
+  const std::uint64_t divisor = std::max<std::uint64_t>(choice.segment_bytes, 1);
+  CallShape segment = shape_;
+  segment.bytes = std::min(choice.segment_bytes, shape_.bytes);
+  const std::uint64_t whole = std::max<std::uint64_t>(shape_.bytes / divisor, 1);
+  const std::uint64_t rest = whole * divisor < shape_.bytes ? shape_.bytes % divisor : 0;
+  const std::uint64_t work =
+      plus(times(whole, work_for(segment.bytes)), rest == 0 ? 0 : work_for(rest));
+
+  const std::uint64_t chain = gpuar::predict(choice, segment, machine_);
+  const auto ranks = static_cast<std::uint64_t>(shape_.ranks);
+  const std::uint64_t turns = times(times(rounds_, ranks), machine_.turn) / threads;
+  const std::uint64_t waits = plus(turns, times(chain, threads - 1) / (2 * threads));
+  return plus(work, times(waits, divide_up(whole + (rest != 0 ? 1 : 0), choice.depth)));
+}
+
+std::uint64_t Turns::predict(const Choice& choice) const {
+  if (one_host_) return on_one_host(choice);
+  const std::uint64_t predicted = gpuar::predict(choice, shape_, machine_);
+  if (work_.crossings == 0) return predicted;
+  return plus(predicted, times(work_.crossings, machine_.crossing) / shape_.layout.shared_threads);
 }
 
 }  // namespace gpuar

@@ -1,4 +1,5 @@
-// Hosts that are really one machine: containers, or namespaces of the network.
+// Ranks that take turns on the cores of one machine: what all of them do counts there, not what the
+// busiest one does.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +8,40 @@
 
 namespace gpuar {
 
-// Messages from one host to another, of all ranks together, for one segment. Taken as if the ranks
-// filled the hosts evenly, one after the other.
-std::uint64_t crossings(const Choice& choice, const CallShape& shape);
+// What all ranks together do for one segment. Bytes are in units of the segment / chunks.
+struct Work {
+  std::uint64_t crossings = 0;  // messages from one host to another
+  std::uint64_t messages = 0;   // within hosts
+  std::uint64_t moved = 0;      // units, by the latter
+  std::uint64_t reduced = 0;    // units
+  std::uint64_t chunks = 1;
+};
 
-// Where the ranks of all hosts take turns on the cores of one machine, the time that the cores take
-// for what crosses between hosts, in picoseconds; else 0. Sending and receiving is work of the
-// kernel there, and all ranks wait for each other's. A vector longer than `crossing_bytes` pays for
-// the fewest messages that do, whatever the choice.
-std::uint64_t turns(const Choice& choice, const CallShape& shape, const Machine& machine);
+// Taken as if the ranks filled the hosts, or the parts of a single one, evenly and one after the
+// other.
+Work work_of(const Choice& choice, const CallShape& shape);
+
+// The time of a way, predict() of its choices, where layout.shared_threads is set. Of up to 64
+// ranks on one host that is their turns, one for each round, and all work by however many cores
+// there are. Where one machine pretends to be several hosts, sending and receiving between them is
+// work of the kernel, which is added; a vector longer than `crossing_bytes` pays for the fewest
+// messages that do, whatever the choice.
+class Turns {
+ public:
+  Turns(const Choice& way, const CallShape& shape, const Machine& machine);
+
+  // Picoseconds; `choice` is of the way, its segments and depth are free. Saturates.
+  [[nodiscard]] std::uint64_t predict(const Choice& choice) const;
+
+ private:
+  [[nodiscard]] std::uint64_t work_for(std::uint64_t segment_bytes) const;
+  [[nodiscard]] std::uint64_t on_one_host(const Choice& choice) const;
+
+  CallShape shape_;
+  const Machine& machine_;
+  bool one_host_ = false;
+  std::uint64_t rounds_ = 0;
+  Work work_;
+};
 
 }  // namespace gpuar

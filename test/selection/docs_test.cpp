@@ -46,6 +46,8 @@ TEST_CASE("the documented constants of the cost model are those of the code", "[
   shows("byte in the shared cache", host.shared_cache_byte, devices.shared_cache_byte, " ps");
   shows("uncached byte", host.uncached_byte, devices.uncached_byte, " ps");
   shows("oversubscribed", host.oversubscribed, devices.oversubscribed, " ps");
+  shows("turn", host.turn, devices.turn, " ps");
+  shows("crossing", host.crossing, devices.crossing, " ps");
   shows("segments in flight", host.depth, devices.depth, "");
 }
 

@@ -8,7 +8,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "coll_gpuar/selection/turns.h"
 #include "test/algorithms/docs.h"
 #include "test/algorithms/source_root.h"
 #include "test/catch.h"
@@ -17,6 +16,7 @@
 namespace gpuar {
 namespace {
 
+using test::containers;
 using test::layout_of;
 
 LayoutSummary hosts(Rank hosts, Rank ranks) {
@@ -31,13 +31,6 @@ LayoutSummary one_host(Rank ranks, bool oversubscribed, std::uint64_t cache_per_
   LayoutSummary layout = hosts(1, ranks);
   layout.oversubscribed = oversubscribed;
   layout.cache_per_rank = cache_per_rank;
-  return layout;
-}
-
-// Hosts that are one machine of so many hardware threads.
-LayoutSummary containers(Rank containers, Rank ranks, std::uint32_t threads) {
-  LayoutSummary layout = hosts(containers, ranks);
-  layout.shared_threads = threads;
   return layout;
 }
 
@@ -77,6 +70,8 @@ const Place places[] = {
     {"64 hosts of 2 packages x 8", 1024, divided(64, 2, 8)},
     {"8 hosts of 2 packages x 4, devices", 64, divided(8, 2, 4), device_machine()},
     {"3 hosts x 4, dealt round", 12, layout_of({0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2})},
+    {"1 host x 4, on 2 threads", 4, containers(1, 4, 2)},
+    {"1 host x 8, on 2 threads", 8, containers(1, 8, 2)},
 };
 
 CallShape shape_of(const Place& place, std::uint64_t bytes) {
@@ -109,36 +104,6 @@ std::string table() {
     }
   }
   return out.str();
-}
-
-TEST_CASE("messages between hosts are counted", "[selection]") {
-  const CallShape shape = shape_of({"", 8, hosts(4, 2)}, 8);
-  const auto crossing = [&](const char* name) {
-    Forced forced;
-    std::string why;
-    REQUIRE(parse_algorithm(name, forced, why));
-    forced.radix = 2;
-    return crossings(select(shape, forced), shape);
-  };
-  CHECK(crossing("leaders:tree") == 6);
-  CHECK(crossing("leaders:recursive_doubling") == 8);
-  CHECK(crossing("leaders:direct") == 12);
-  CHECK(crossing("hierarchy:direct") == 24);
-  CHECK(crossing("hierarchy:two_shot") == 48);
-  CHECK(crossing("tree") == 6);   // its other 8 stay within hosts
-  CHECK(crossing("ring") == 56);  // 14 steps
-}
-
-TEST_CASE("ranks of one machine pay for each message between its hosts", "[selection]") {
-  const Choice choice = select(shape_of({"", 8, hosts(4, 2)}, 8));
-  const Machine machine;
-  CHECK(turns(choice, shape_of({"", 8, containers(4, 2, 2)}, 8), machine) ==
-        crossings(choice, shape_of({"", 8, hosts(4, 2)}, 8)) * machine.crossing / 2);
-  CHECK(turns(choice, shape_of({"", 8, hosts(4, 2)}, 8), machine) == 0);
-  CHECK(turns(choice, shape_of({"", 8, containers(1, 8, 2)}, 8), machine) == 0);
-  const std::uint64_t longer = machine.crossing_bytes + 1;
-  CHECK(turns(choice, shape_of({"", 8, containers(4, 2, 2)}, longer), machine) ==
-        3 * machine.crossing);
 }
 
 TEST_CASE("the table of choices is the reviewed one", "[selection]") {

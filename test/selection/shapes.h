@@ -26,6 +26,13 @@ inline LayoutSummary layout_of(const Level& nodes) {
   return summary_of({&nodes, 1});
 }
 
+// Equal hosts that are one machine of so many hardware threads.
+inline LayoutSummary containers(Rank hosts, Rank ranks, std::uint32_t threads) {
+  LayoutSummary layout = layout_of(equal_nodes(hosts, ranks));
+  layout.shared_threads = threads;
+  return layout;
+}
+
 inline CallShape shape_of(const Level& nodes, std::uint64_t bytes) {
   CallShape shape;
   shape.bytes = bytes;
