@@ -84,8 +84,10 @@ void declare(CLI::App& app, Options& options) {
                "say on stderr what is being measured (default: if it is a terminal)");
   app.footer(
       "Run it as the job will run: mpirun --mca coll gpuar -n RANKS gpuar_tune. Use the file by\n"
-      "--mca coll_gpuar_tuning_file FILE. A time is that of a call in the fastest batch;\n"
-      "regret is the time over that of the fastest algorithm, measured after the choice was made.");
+      "--mca coll_gpuar_tuning_file FILE. A time is that of a call, the median of the batches of "
+      "the\n"
+      "fastest round; regret is the time over that of the fastest algorithm, measured after the\n"
+      "choice was made.");
 }
 
 struct Contender {
@@ -262,7 +264,8 @@ class Tuner {
     return fit;
   }
 
-  // The fastest batch of some rounds for each; infinite if there are none.
+  // The fastest of some rounds for each, by their medians: a network may give away its first batch
+  // (a token bucket does, a switch's buffer). Infinite if there are none.
   std::vector<double> rounds(const std::vector<const Contender*>& field, std::size_t bytes,
                              unsigned number) {
     std::vector<double> best(field.size(), std::numeric_limits<double>::infinity());
@@ -276,7 +279,7 @@ class Tuner {
             bench::measure(bench::form_named(options_.form), bench::Path::direct, bytes, effort,
                            *data_, served_, field[which]->comm);
         if (!sample.served_by_gpuar) throw std::runtime_error("gpuar did not serve all calls");
-        best[which] = std::min(best[which], sample.min_us);
+        best[which] = std::min(best[which], sample.median_us);
       }
     }
     return best;

@@ -3,7 +3,9 @@ algorithms, and stock Open MPI, beside the least time that the links allow and w
 
 All run in turn, round after round, on the same hosts; a figure is the median over the rounds, and a
 ratio the median of the ratios within one round. The bound of N hosts is 2 (N - 1) / N times the
-bytes over the rate of a link: what each of them has to send at least."""
+bytes over the rate of a link: what each of them has to send at least.
+
+With --tune it runs gpuar_tune there instead: the regret of what gpuar chooses."""
 
 import argparse
 import json
@@ -19,6 +21,7 @@ from lanes import BUILD, Failure, mpi
 
 BENCH = BUILD / "bench" / "gpuar_bench"
 SIM = BUILD / "bench" / "gpuar_sim"
+TUNE = BUILD / "bench" / "gpuar_tune"
 FLAT = ["ring", "recursive_doubling", "tree", "rabenseifner", "direct", "two_shot"]
 
 # Open MPI's own collectives over either of the ways in which it sends messages between hosts.
@@ -53,6 +56,11 @@ def parse_arguments():
         "--min-time", default="0.2", help="seconds of calls per size and round (%(default)s)"
     )
     parser.add_argument("--json", metavar="FILE", help="write the samples of all rounds here")
+    parser.add_argument(
+        "--tune",
+        action="store_true",
+        help="run gpuar_tune on the hosts instead: how far gpuar's choices are from the fastest",
+    )
     return parser.parse_args()
 
 
@@ -84,6 +92,16 @@ def measure(cluster, arguments):
             | {name: sample(cluster, "gpuar", mca, arguments) for name, mca in GPUAR.items()}
         )
     return rounds
+
+
+def tune(cluster, arguments):
+    """Prints what gpuar_tune finds on these hosts: the regret of the cost model and of its file."""
+    with tempfile.TemporaryDirectory() as folder:
+        argv = [TUNE, "--sizes", arguments.sizes, "--rounds", arguments.rounds]
+        argv += ["--min-time", arguments.min_time, "--output", Path(folder) / "tuning.toml"]
+        result = mpi.mpirun(sum(cluster.ranks), argv, "gpuar", timeout=1800, **cluster.mpirun())
+    mpi.succeed(result, "gpuar_tune")
+    print("".join(line for line in result.output.splitlines(True) if folder not in line))
 
 
 def bound_us(hosts, size, rate):
@@ -176,10 +194,15 @@ def main():
     for shape in arguments.hosts.split(":"):
         ranks = [int(number) for number in shape.split(",")]
         with Cluster(ranks, Veth(arguments.rate)) as cluster:
+            if arguments.tune:
+                tune(cluster, arguments)
+                continue
             rounds = measure(cluster, arguments)
             print_table(cluster, rounds, arguments.rate)
             print_predictions(cluster, rounds, arguments.rate)
         written.append({"ranks": ranks, "rate": arguments.rate, "rounds": rounds})
+    if arguments.tune:
+        return
     print(
         "\nmedian time of a call over the rounds; ratios (smallest–largest) below 1: gpuar is faster;"
         "\nevery element of every size was checked"

@@ -46,9 +46,11 @@ struct Machine {
   // The same where they all share those of one host: a rank's way from one turn to the next takes
   // that for each rank of a core.
   std::uint64_t turn = 600'000;  // ps
-  // Work of a core for a message between hosts that are really one machine: the kernel's for TCP,
-  // and waking up. It counts for vectors up to so many bytes; beyond, the speed of links decides.
-  std::uint64_t crossing = 12'000'000;  // ps
+  // Work of the cores for a message between hosts that are really one machine, and for each of its
+  // bytes: the kernel's for TCP, and waking up. The number of messages counts for vectors up to so
+  // many bytes; beyond, the speed of links decides.
+  std::uint64_t crossing = 14'000'000;  // ps
+  std::uint64_t crossing_byte = 300;    // ps
   std::uint64_t crossing_bytes = 16384;
   // Within a host, too, data is moved by others than who reduces.
   bool moves_by_itself = false;

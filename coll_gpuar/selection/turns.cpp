@@ -16,12 +16,9 @@ class Counter final : public Sink {
       : host_of_(host_of), host_(host(rank)), work_(work) {}
 
   void send(Rank peer, Span span) override {
-    if (host(peer) != host_) {
-      ++work_.crossings;
-      return;
-    }
-    ++work_.messages;
-    work_.moved += span.count;
+    const bool crosses = host(peer) != host_;
+    ++(crosses ? work_.crossings : work_.messages);
+    (crosses ? work_.crossed : work_.moved) += span.count;
   }
   void recv(Rank /*peer*/, Span /*span*/) override {}
   void recv_reduce(std::span<const Rank> peers, Span span) override {
@@ -81,15 +78,28 @@ Turns::Turns(const Choice& way, const CallShape& shape, const Machine& machine)
     rounds_ = cost.within.front().rounds + cost.within.back().rounds + cost.across.rounds;
     shape_.layout.oversubscribed = false;
   } else if (layout.hosts > 1) {
-    const bool counts = shape.ranks <= most_ranks && shape.bytes <= machine.crossing_bytes;
-    work_.crossings =
-        counts ? work_of(way, shape).crossings : 2 * (std::uint64_t{layout.hosts} - 1);
+    if (shape.ranks <= most_ranks) work_ = work_of(way, shape);
+    between_hosts_ = work_between_hosts();
   }
 }
 
-std::uint64_t Turns::work_for(std::uint64_t bytes) const {
+std::uint64_t Turns::unit_of(std::uint64_t bytes) const {
   const std::uint64_t element = element_of(shape_);
-  const std::uint64_t unit = times(divide_up(divide_up(bytes, element), work_.chunks), element);
+  return times(divide_up(divide_up(bytes, element), work_.chunks), element);
+}
+
+// Beyond some size the speed of links decides, not the number of messages.
+std::uint64_t Turns::work_between_hosts() const {
+  const bool counts = work_.crossings != 0 && shape_.bytes <= machine_.crossing_bytes;
+  const std::uint64_t fewest = 2 * (std::uint64_t{shape_.layout.hosts} - 1);
+  const std::uint64_t messages = counts ? work_.crossings : fewest;
+  const std::uint64_t bytes = times(work_.crossed, unit_of(shape_.bytes));
+  return plus(times(messages, machine_.crossing), times(bytes, machine_.crossing_byte)) /
+         shape_.layout.shared_threads;
+}
+
+std::uint64_t Turns::work_for(std::uint64_t bytes) const {
+  const std::uint64_t unit = unit_of(bytes);
   const std::uint64_t moved = times(work_.moved, unit);
   const Link link = for_messages_of(moved / std::max<std::uint64_t>(work_.messages, 1),
                                     rated(machine_.shared_memory, 1, shape_, bytes, machine_));
@@ -121,9 +131,7 @@ std::uint64_t Turns::on_one_host(const Choice& choice) const {
 
 std::uint64_t Turns::predict(const Choice& choice) const {
   if (one_host_) return on_one_host(choice);
-  const std::uint64_t predicted = gpuar::predict(choice, shape_, machine_);
-  if (work_.crossings == 0) return predicted;
-  return plus(predicted, times(work_.crossings, machine_.crossing) / shape_.layout.shared_threads);
+  return plus(gpuar::predict(choice, shape_, machine_), between_hosts_);
 }
 
 }  // namespace gpuar

@@ -33,6 +33,7 @@ def cluster():
     yield "over relays of 1 ms, which are said to limit", relays_limit
     yield "a computation hides the wait for the cables", hides_the_cables
     yield "bench/cluster", side_by_side
+    yield "bench/cluster --tune", tuned
 
 
 def name_of(shape):
@@ -189,3 +190,14 @@ def side_by_side():
         found = re.findall(rf"^ *{row} .*$", result.output, re.M)
         require(len(found) == 2, f"no table and no prediction of {row}\n{result.tail()}")
         require(len(re.findall(r" \d+\.\d \(\d+\.\d\d\)", found[1])) == 7, f"{found[1]}")
+
+
+def tuned():
+    """Prints how far gpuar's choice is from the fastest."""
+    with made([1, 1]):
+        pass  # or Skip
+    argv = [ROOT / "bench" / "cluster", "--tune", "--hosts", "1,1", "--sizes", "8,64K"]
+    result = mpi.run([*argv, "--rounds", 1, "--min-time", "0.002"], timeout=120, cwd="/")
+    mpi.succeed(result, "bench/cluster --tune")
+    require("gpuar_tune: 2 ranks on 2 nodes" in result.output, result.tail())
+    require(re.search(r"^regret of the cost model: median \d", result.output, re.M), result.tail())

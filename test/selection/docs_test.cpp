@@ -48,6 +48,7 @@ TEST_CASE("the documented constants of the cost model are those of the code", "[
   shows("oversubscribed", host.oversubscribed, devices.oversubscribed, " ps");
   shows("turn", host.turn, devices.turn, " ps");
   shows("crossing", host.crossing, devices.crossing, " ps");
+  shows("crossing byte", host.crossing_byte, devices.crossing_byte, " ps");
   shows("segments in flight", host.depth, devices.depth, "");
 }
 

@@ -49,36 +49,40 @@ TEST_CASE("what all ranks of a host do together is counted", "[selection]") {
     INFO(name);
     const Work work = work_of(forced(name, shape), shape);
     CHECK(work.crossings == expected.crossings);
+    CHECK(work.crossed == expected.crossed);
     CHECK(work.messages == expected.messages);
     CHECK(work.moved == expected.moved);
     CHECK(work.reduced == expected.reduced);
     CHECK(work.chunks == expected.chunks);
   };
-  does("reduce_broadcast", four, {0, 6, 6, 3, 1});
-  does("tree", four, {0, 6, 6, 3, 1});
-  does("direct", four, {0, 12, 12, 12, 1});
-  does("recursive_doubling", four, {0, 8, 8, 8, 1});
-  does("ring", four, {0, 24, 24, 12, 4});
-  does("two_shot", four, {0, 24, 24, 12, 4});
+  does("reduce_broadcast", four, {0, 0, 6, 6, 3, 1});
+  does("tree", four, {0, 0, 6, 6, 3, 1});
+  does("direct", four, {0, 0, 12, 12, 12, 1});
+  does("recursive_doubling", four, {0, 0, 8, 8, 8, 1});
+  does("ring", four, {0, 0, 24, 24, 12, 4});
+  does("two_shot", four, {0, 0, 24, 24, 12, 4});
   // Of two packages of two: what crosses between these stays within the host.
   CallShape divided = call(summary_of(test::divided_nodes(1, 2, 2)), 4, 8000);
   divided.layout.shared_threads = 2;
-  does("deep_leaders:direct", divided, {0, 6, 6, 4, 1});
+  does("deep_leaders:direct", divided, {0, 0, 6, 6, 4, 1});
 }
 
-TEST_CASE("ranks of one machine pay for each message between its hosts", "[selection]") {
+TEST_CASE("ranks of one machine pay for each message and byte between its hosts", "[selection]") {
   const Machine machine;
-  const auto predicted = [&](const LayoutSummary& layout, std::uint64_t bytes) {
-    const CallShape shape = call(layout, 8, bytes);
-    return forced("leaders:direct", shape).predicted_ps;
+  const auto predicted = [&](const char* name, const LayoutSummary& layout, std::uint64_t bytes) {
+    return forced(name, call(layout, 8, bytes)).predicted_ps;
   };
-  const auto more = [&](std::uint64_t bytes) {
-    return predicted(containers(4, 2, 2), bytes) -
-           predicted(layout_of(test::equal_nodes(4, 2)), bytes);
+  const auto more = [&](const char* name, std::uint64_t bytes) {
+    return predicted(name, containers(4, 2, 2), bytes) -
+           predicted(name, layout_of(test::equal_nodes(4, 2)), bytes);
   };
-  CHECK(more(8) == 12 * machine.crossing / 2);
-  CHECK(more(machine.crossing_bytes) == 12 * machine.crossing / 2);
-  CHECK(more(machine.crossing_bytes + 1) == 3 * machine.crossing);
+  const std::uint64_t few = machine.crossing_bytes;
+  const std::uint64_t byte = machine.crossing_byte;
+  CHECK(more("leaders:direct", 8) == (12 * machine.crossing + 12 * 8 * byte) / 2);
+  CHECK(more("leaders:direct", few) == (12 * machine.crossing + 12 * few * byte) / 2);
+  CHECK(more("leaders:direct", few + 8) == (6 * machine.crossing + 12 * (few + 8) * byte) / 2);
+  // Parts of eight elements.
+  CHECK(more("hierarchy:two_shot", 64) == (48 * machine.crossing + 6 * 64 * byte) / 2);
 }
 
 TEST_CASE("on the cores of one host all work counts, and half of the longest chain",
