@@ -167,12 +167,7 @@ void Checking::conclude(gpuar_check& check, std::int64_t now) {
       timeout_ / second, comm.rank, describe(check.mine.first.what),
       check.roll_call.describe_missing(comm.rank));
   comm.core->engine.end_here(comm, Status::failed, what);
-  for (const Rank rank : missing) {
-    comm.core->engine.notify(
-        comm, rank,
-        abort_record(comm.id, static_cast<std::uint32_t>(comm.rank),
-                     comm.processes[static_cast<std::size_t>(comm.rank)], comm.status));
-  }
+  for (const Rank rank : missing) comm.core->engine.notify(comm, rank, abort_record(comm));
 }
 
 void Checking::take_note(gpuar_comm& comm, const MessageHeader& about) {

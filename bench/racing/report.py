@@ -69,6 +69,12 @@ def mpis(document):
     return "; ".join(f"{name}: {', '.join(peers)}" for name, peers in found.items())
 
 
+def besides(document):
+    """What was measured besides the tables: cliffs, and starting a job."""
+    found = cliffs.sentences(document["cliffs"]) if "cliffs" in document else []
+    return [*found, *([starting.sentence(document["start"])] if "start" in document else [])]
+
+
 def text(document):
     parts = [
         f"{document['processor']}; load {document['load']:.1f}",
@@ -76,9 +82,7 @@ def text(document):
         mpis(document),
     ]
     parts += [table.text(made) for made in all_tables(document)]
-    parts.append("\n".join([*cliffs.sentences(document["cliffs"])]) if "cliffs" in document else "")
-    parts.append(starting.sentence(document["start"]) if "start" in document else "")
-    parts.append("\n".join(absent(document)))
+    parts += [*besides(document), "\n".join(absent(document))]
     if document["matrices"]:
         parts.append(LEGEND)
     return "\n\n".join(part for part in parts if part)
@@ -115,9 +119,7 @@ def section(document):
     parts = [f"{document['processor']}. {sentence(cores(document))}"]
     parts += [sentence(mpis(document)), "![latency and bus bandwidth](race.svg)", LEGEND]
     parts += [table.markdown(made) for made in all_tables(document)]
-    found = cliffs.sentences(document["cliffs"]) if "cliffs" in document else []
-    found += [starting.sentence(document["start"])] if "start" in document else []
-    notes = [sentence(line) for line in [*found, *absent(document)]]
+    notes = [sentence(line) for line in [*besides(document), *absent(document)]]
     parts.append("\n".join(f"- {note}" for note in notes))
     return "\n\n".join(part for part in parts if part) + "\n"
 

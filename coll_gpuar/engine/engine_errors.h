@@ -144,10 +144,7 @@ void Engine<T>::fail_run(Run& run, Status status) {
 template <class T>
 void Engine<T>::announce_abort(Comm& comm) {
   for (Rank rank = 0; rank < comm.size; ++rank) {
-    if (rank == comm.rank) continue;
-    send_note(comm, rank,
-              abort_record(comm.id, static_cast<std::uint32_t>(comm.rank),
-                           comm.processes[static_cast<std::size_t>(comm.rank)], comm.status));
+    if (rank != comm.rank) send_note(comm, rank, abort_record(comm));
   }
 }
 

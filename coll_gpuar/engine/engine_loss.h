@@ -22,9 +22,7 @@ void Engine<T>::lose(Comm& comm, Rank rank, const Sentence& what) {
 template <class T>
 void Engine<T>::part(Comm& comm, Rank rank, const Sentence& what) {
   if (void* peer = find_peer(comm, rank)) transport_.renew(static_cast<typename T::Peer>(peer));
-  send_note(comm, rank,
-            parting_record(comm.id, static_cast<std::uint32_t>(comm.rank),
-                           comm.processes[static_cast<std::size_t>(comm.rank)]));
+  send_note(comm, rank, parting_record(comm));
   lose(comm, rank, what);
 }
 

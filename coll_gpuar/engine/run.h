@@ -243,6 +243,19 @@ struct Comm {
   Stream* stream(MessageKind kind) {
     return kind <= MessageKind::internal ? &streams[static_cast<std::size_t>(kind)] : nullptr;
   }
+
+  [[nodiscard]] std::uint64_t own_process() const {
+    return processes[static_cast<std::size_t>(rank)];
+  }
 };
+
+// What this rank tells others when it gives up on the communicator.
+inline MessageHeader abort_record(const Comm& comm) {
+  return abort_record(comm.id, static_cast<std::uint32_t>(comm.rank), comm.own_process(),
+                      comm.status);
+}
+inline MessageHeader parting_record(const Comm& comm) {
+  return parting_record(comm.id, static_cast<std::uint32_t>(comm.rank), comm.own_process());
+}
 
 }  // namespace gpuar
