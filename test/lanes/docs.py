@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from lanes import BUILD, ROOT, lane, mpi, on_device, require
+from releases import spack
 
 SCRIPTS = ("bench/", "test/")
 TOOLS = ("gpuar_bench", "gpuar_info", "gpuar_sim", "gpuar_trace", "gpuar_tune")
@@ -36,6 +37,7 @@ def docs():
         yield f"{script} --help", partial(says_help, script)
     for tool in TOOLS:
         yield f"{tool} --help", partial(says_help, f"build/bench/{tool}")
+    yield "the Spack recipe asks for what Meson does", spack.agrees_with_meson
     yield "docs/gpu.md: the MPI commands run", gpu_commands
     yield "docs/selection.md: the MPI commands run", selection_commands
     yield "docs/selection.md: the file shown is one", file_shown

@@ -6,7 +6,6 @@ import sys
 import releases
 from lanes import ROOT, require
 from lanes.__main__ import Report
-from releases import spack
 
 RELEASE = "bookworm"
 PACKAGING = ROOT / "docs" / "packaging"
@@ -132,7 +131,6 @@ def build_container():
 
 
 def packaging():
-    yield "the Spack recipe asks for what Meson does", spack.agrees_with_meson
     root = workshop()
     packages = []
     yield "the Debian package is built", lambda: packages.append(build_package(root))

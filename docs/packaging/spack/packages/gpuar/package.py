@@ -20,7 +20,7 @@ class Gpuar(MesonPackage):
     depends_on("ucx+cuda", when="+cuda")
     depends_on("hwloc@2.1:")
     depends_on("nlohmann-json")
-    depends_on("fmt")
+    depends_on("fmt@9:")
     depends_on("tomlplusplus@3:")
     depends_on("cli11")
     depends_on("cuda", when="+cuda")
