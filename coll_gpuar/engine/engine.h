@@ -114,6 +114,9 @@ class Engine {
   void release_pools() { scratch_.release(); }
   std::size_t pooled_bytes() const { return scratch_.cached(); }
 
+  // Messages that wait for their call or their step, and operations under way.
+  std::size_t outstanding() const { return helds_.in_use() + ops_.in_use(); }
+
  private:
   // Stands for a step where an operation belongs to all of a segment.
   static constexpr std::uint32_t whole_segment = ~std::uint32_t{0};

@@ -276,7 +276,7 @@ Held* Engine<T>::hold(const MessageHeader& header, const Arrival& arrival) {
     helds_.give(held);
     return nullptr;
   }
-  if (arrival.bytes > 0) std::memcpy(held->stash, arrival.data, arrival.bytes);
+  std::copy_n(static_cast<const std::byte*>(arrival.data), arrival.bytes, held->stash);
   held->arrival.data = held->stash;
   return held;
 }

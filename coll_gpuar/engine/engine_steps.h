@@ -44,11 +44,11 @@ bool Engine<T>::begin(Run& run) {
   }
   if (comm.status != Status::ok) {
     fail_run(run, comm.status);
-    return false;
-  }
-  if (run.device.stage != Stage::running) [[unlikely]]
+  } else if (run.device.stage != Stage::running) [[unlikely]] {
     return begin_late(run);
-  open(run);
+  } else {
+    open(run);
+  }
   return run.active;
 }
 

@@ -26,6 +26,8 @@ class ObjectPool {
   }
   void give(T* object) { free_.push_back(object); }
 
+  [[nodiscard]] std::size_t in_use() const { return blocks_.size() * block - free_.size(); }
+
  private:
   static constexpr std::size_t block = 64;
 

@@ -186,6 +186,18 @@ TEST_CASE("a call that nothing moves stands, and says for whom it waits", "[engi
   CHECK(ranks.contains(2));  // its neighbour before it: what it should receive comes from there
 }
 
+TEST_CASE("a persistent call that begins again stands elsewhere", "[engine][loss]") {
+  CallOptions options;
+  options.algorithm = find_algorithm("ring");
+  Death death(3, options, MessageKind::persistent, 1);
+  Run& run = *death.call(0).run;
+  const std::uint64_t standing = death.world.engine(0).standing_of(run);
+  ++run.round;
+  CHECK(death.world.engine(0).standing_of(run) != standing);
+  --run.round;
+  CHECK(death.world.engine(0).standing_of(run) == standing);
+}
+
 TEST_CASE("a call stands elsewhere after anything has moved", "[engine][loss]") {
   CallOptions options;
   options.algorithm = find_algorithm("ring");

@@ -17,12 +17,14 @@ from lanes import ROOT, Failure, Skip, mpi
 
 TREE = "/gpuar"  # where a root has its copy of the tree
 
-# In namespaces of its own. The arguments: the root, pairs of a folder outside and where it is seen
-# inside, --, and the command.
+# In namespaces of its own, where the root is a mount of its own, too: a tool within that mounts (one
+# that builds container images, say) can make it private. The arguments: the root, pairs of a folder
+# outside and where it is seen inside, --, and the command.
 ENTER = r"""
 set -e
 root=$1
 shift
+mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 mount --rbind /sys "$root/sys"

@@ -111,6 +111,10 @@ TEST_CASE("trace: the steps of a call, on every rank", "[report]") {
       const TraceEvent& whole = events.front();
       CHECK(whole.kind == call);
       CHECK(whole.bytes == options.count * sizeof(Affine));
+      // Some message came when its step had waited for it.
+      CHECK(std::any_of(events.begin(), events.end(), [](const TraceEvent& one) {
+        return one.kind == TraceEvent::Kind::receive && one.waited_until > one.begin;
+      }));
       for (const TraceEvent& one : events) {
         CHECK((one.kind == call || one.bytes == options.segment_bytes / 4));
         CHECK(whole.begin <= one.begin);

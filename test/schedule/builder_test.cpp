@@ -150,6 +150,10 @@ TEST_CASE("what no algorithm may narrate is rejected", "[builder]") {
   CHECK_THROWS_AS(builder.send(4, Span{0, 1}), std::invalid_argument);
   CHECK_THROWS_AS(builder.recv(0, Span{1, 2}), std::invalid_argument);
   CHECK_THROWS_AS(builder.recv(0, Span{0, 0}), std::invalid_argument);
+  const Span one{0, 1};
+  CHECK_THROWS_AS(builder.recv_reduce(std::array<Rank, 2>{2, 2}, one), std::invalid_argument);
+  CHECK_THROWS_AS(builder.recv_reduce(std::array<Rank, 1>{4}, one), std::invalid_argument);
+  CHECK_THROWS_AS(builder.recv_reduce(std::array<Rank, 2>{1, 2}, one), std::invalid_argument);
   CHECK_THROWS_AS(builder.recv_reduce(std::array<Rank, 2>{2, 0}, Span{0, 1}),
                   std::invalid_argument);
 }

@@ -290,5 +290,13 @@ TEST_CASE("many segments take no less time than the busiest port", "[walk]") {
   }
 }
 
+TEST_CASE("ranks that are not placed alike are not taken for each other", "[selection]") {
+  const Choice choice = choice_of("hierarchy", "ring", 2, 1 << 20);
+  const Level filled{0, 0, 1, 1};
+  const Level dealt{0, 1, 0, 1};  // equal nodes all the same
+  CHECK(different_programs(choice, {&filled, 1}) == 1);
+  CHECK(different_programs(choice, {&dealt, 1}) == 4);
+}
+
 }  // namespace
 }  // namespace gpuar
