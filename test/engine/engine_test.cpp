@@ -375,3 +375,19 @@ TEST_CASE("the helper thread never runs a user-defined reduction", "[engine]") {
   CHECK(!broken);
   CHECK(world.wrong(0, calls[0], options) == 0);
 }
+
+TEST_CASE("after the helper's turn a call of the program reduces at once", "[engine]") {
+  EngineWorld world(2, 8);
+  world.add_all_ranks();
+  std::vector<Call> calls(2);
+  const CallOptions options = basic("direct", 4);
+  for (const Rank rank : {0, 1})
+    world.bind(rank, calls[static_cast<std::size_t>(rank)], options, MessageKind::call);
+  world.engine(1).start(*calls[1].run);
+  for (int i = 0; i < 1000; ++i) {
+    for (auto& engine : world.engines) engine->progress(Caller::helper);
+  }
+  world.engine(0).start(*calls[0].run);  // the other's message lies here already
+  CHECK(world.wrong(0, calls[0], options) == 0);
+  CHECK(world.drive([&] { return calls[0].finished == 1 && calls[1].finished == 1; }));
+}

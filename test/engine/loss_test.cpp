@@ -186,7 +186,9 @@ TEST_CASE("a call that nothing moves stands, and says for whom it waits", "[engi
   CHECK(ranks.contains(2));  // its neighbour before it: what it should receive comes from there
 }
 
-TEST_CASE("a persistent call that begins again stands elsewhere", "[engine][loss]") {
+TEST_CASE(
+    "a persistent call that begins again, or has one more message under way, stands elsewhere",
+    "[engine][loss]") {
   CallOptions options;
   options.algorithm = find_algorithm("ring");
   Death death(3, options, MessageKind::persistent, 1);
@@ -196,6 +198,9 @@ TEST_CASE("a persistent call that begins again stands elsewhere", "[engine][loss
   CHECK(death.world.engine(0).standing_of(run) != standing);
   --run.round;
   CHECK(death.world.engine(0).standing_of(run) == standing);
+  ++run.in_flight;
+  CHECK(death.world.engine(0).standing_of(run) != standing);
+  --run.in_flight;
 }
 
 TEST_CASE("a call stands elsewhere after anything has moved", "[engine][loss]") {

@@ -11,7 +11,7 @@ def lanes():
     return {"matrix_trixie": matrix_trixie}
 
 
-@lane(takes_long=True)
+@lane()
 def matrix_trixie():
     "Open MPI 5.0 in a root of Debian 13: built there, and some MPI tests, with --long their core"
     form = matrix.core if package.long_form else matrix.short

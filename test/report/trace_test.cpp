@@ -33,6 +33,7 @@ struct TracedWorld {
       const auto index = static_cast<std::size_t>(rank);
       world.comm(rank).journal = std::make_unique<Journal>(
           rank, std::vector<PeerClock*>(static_cast<std::size_t>(size), &clock), totals[index]);
+      traces[index].add_communicator({"another", "another", 1, 0});
       world.comm(rank).traced_as = traces[index].add_communicator({"key", "test", size, rank});
       world.engine(rank).use(traces[index]);
     }
@@ -117,6 +118,7 @@ TEST_CASE("trace: the steps of a call, on every rank", "[report]") {
       }));
       for (const TraceEvent& one : events) {
         CHECK((one.kind == call || one.bytes == options.segment_bytes / 4));
+        CHECK(one.comm == 1);
         CHECK(whole.begin <= one.begin);
         CHECK(one.begin <= one.waited_until);
         CHECK(one.waited_until <= one.end);
