@@ -84,9 +84,8 @@ void declare(CLI::App& app, Options& options) {
                "say on stderr what is being measured (default: if it is a terminal)");
   app.footer(
       "Run it as the job will run: mpirun --mca coll gpuar -n RANKS gpuar_tune. Use the file by\n"
-      "--mca coll_gpuar_tuning_file FILE. A time is that of a call, the median of the batches of "
-      "the\n"
-      "fastest round; regret is the time over that of the fastest algorithm, measured after the\n"
+      "--mca coll_gpuar_tuning_file FILE. A time is that of a call, the median of the fastest\n"
+      "round's batches; regret is the time over that of the fastest algorithm, measured after the\n"
       "choice was made.");
 }
 

@@ -15,8 +15,8 @@
 
 namespace gpuar {
 
-// Raised by every change of the record, of the messages, or of a schedule.
-constexpr std::uint16_t wire_protocol = 7;
+// Raised by every change of the record, of the messages, of a schedule, or of what is chosen.
+constexpr std::uint16_t wire_protocol = 8;
 
 // Parameters that shape what crosses the wire. Their values are published, not a hash of them, so
 // that a difference can be named.

@@ -108,7 +108,8 @@ std::string table() {
 
 TEST_CASE("the table of choices is the reviewed one", "[selection]") {
   const std::string now = table();
-  INFO("if the change is meant, test/selection/choices.txt becomes:\n" << now);
+  INFO("if the change is meant, raise wire_protocol, and test/selection/choices.txt becomes:\n"
+       << now);
   CHECK((read_file(std::string(source_root) + "/test/selection/choices.txt") == now));
 }
 
