@@ -20,7 +20,7 @@ PATH = re.compile(r"^gpuar: host (\S+) to host (\S+): (.*)$", re.MULTILINE)
 
 
 def lanes():
-    return {"cluster": cluster}
+    return {"cluster": cluster, "cluster_bench": cluster_bench}
 
 
 @lane(gpuar=True)
@@ -32,8 +32,6 @@ def cluster():
     yield "the cables limit 2 MiB on 2 + 2 ranks", cables_limit
     yield "over relays of 1 ms, which are said to limit", relays_limit
     yield "a computation hides the wait for the cables", hides_the_cables
-    yield "bench/cluster", side_by_side
-    yield "bench/cluster --tune", tuned
 
 
 def name_of(shape):
@@ -178,13 +176,23 @@ def relays_limit():
     require(right, f"verdicts {verdicts}\n{result.tail()}")
 
 
-def side_by_side():
-    """Prints a row per size for each cluster."""
+@lane()
+def cluster_bench():
+    "bench/cluster: a row per size for each cluster, what was predicted; --tune: the regret of choices"
+    yield "side by side", side_by_side
+    yield "--tune", tuned
+
+
+def on_two_hosts(*options):
     with made([1, 1]):
         pass  # or Skip
     argv = [ROOT / "bench" / "cluster", "--hosts", "1,1", "--sizes", "8,64K", "--rounds", 1]
-    result = mpi.run([*argv, "--min-time", "0.002"], timeout=120, cwd="/")
-    mpi.succeed(result, "bench/cluster")
+    result = mpi.run([*argv, "--min-time", "0.002", *options], timeout=120, cwd="/")
+    return mpi.succeed(result, "bench/cluster")
+
+
+def side_by_side():
+    result = on_two_hosts()
     require("2 hosts, 1 + 1 ranks; links: veth" in result.output, result.tail())
     for row in ("8 B", "64 KiB"):
         found = re.findall(rf"^ *{row} .*$", result.output, re.M)
@@ -193,11 +201,6 @@ def side_by_side():
 
 
 def tuned():
-    """Prints how far gpuar's choice is from the fastest."""
-    with made([1, 1]):
-        pass  # or Skip
-    argv = [ROOT / "bench" / "cluster", "--tune", "--hosts", "1,1", "--sizes", "8,64K"]
-    result = mpi.run([*argv, "--rounds", 1, "--min-time", "0.002"], timeout=120, cwd="/")
-    mpi.succeed(result, "bench/cluster --tune")
+    result = on_two_hosts("--tune")
     require("gpuar_tune: 2 ranks on 2 nodes" in result.output, result.tail())
     require(re.search(r"^regret of the cost model: median \d", result.output, re.M), result.tail())
