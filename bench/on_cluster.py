@@ -99,7 +99,9 @@ def tune(cluster, arguments):
     with tempfile.TemporaryDirectory() as folder:
         argv = [TUNE, "--sizes", arguments.sizes, "--rounds", arguments.rounds]
         argv += ["--min-time", arguments.min_time, "--output", Path(folder) / "tuning.toml"]
-        result = mpi.mpirun(sum(cluster.ranks), argv, "gpuar", timeout=1800, **cluster.mpirun())
+        settings = cluster.mpirun()
+        settings["mca"]["coll_gpuar_counters"] = None
+        result = mpi.mpirun(sum(cluster.ranks), argv, "gpuar", timeout=1800, **settings)
     mpi.succeed(result, "gpuar_tune")
     print("".join(line for line in result.output.splitlines(True) if folder not in line))
 
@@ -188,21 +190,15 @@ def print_predictions(cluster, rounds, rate):
         print()
 
 
-def main():
-    arguments = parse_arguments()
-    written = []
-    for shape in arguments.hosts.split(":"):
-        ranks = [int(number) for number in shape.split(",")]
-        with Cluster(ranks, Veth(arguments.rate)) as cluster:
-            if arguments.tune:
-                tune(cluster, arguments)
-                continue
-            rounds = measure(cluster, arguments)
-            print_table(cluster, rounds, arguments.rate)
-            print_predictions(cluster, rounds, arguments.rate)
-        written.append({"ranks": ranks, "rate": arguments.rate, "rounds": rounds})
-    if arguments.tune:
-        return
+def side_by_side(cluster, arguments):
+    """Prints the tables of one cluster; returns what was measured."""
+    rounds = measure(cluster, arguments)
+    print_table(cluster, rounds, arguments.rate)
+    print_predictions(cluster, rounds, arguments.rate)
+    return {"ranks": cluster.ranks, "rate": arguments.rate, "rounds": rounds}
+
+
+def conclude(written, arguments):
     print(
         "\nmedian time of a call over the rounds; ratios (smallest–largest) below 1: gpuar is faster;"
         "\nevery element of every size was checked"
@@ -211,6 +207,18 @@ def main():
     print(f"the load of this machine of {os.cpu_count()} cores was {busy:.1f} at the end")
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(written, indent=1))
+
+
+def main():
+    arguments = parse_arguments()
+    on_each = tune if arguments.tune else side_by_side
+    found = []
+    for shape in arguments.hosts.split(":"):
+        ranks = [int(number) for number in shape.split(",")]
+        with Cluster(ranks, Veth(arguments.rate)) as cluster:
+            found.append(on_each(cluster, arguments))
+    if not arguments.tune:
+        conclude(found, arguments)
 
 
 try:

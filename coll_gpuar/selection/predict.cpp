@@ -120,25 +120,24 @@ ComposedCost cost_of(const Choice& choice, const CallShape& shape) {
 
 std::uint64_t predict(const Choice& choice, const CallShape& shape, const Machine& machine) {
   const ComposedCost cost = cost_of(choice, shape);
-  const std::uint64_t bytes = std::min(choice.segment_bytes, shape.bytes);
-  const std::uint64_t divisor = std::max<std::uint64_t>(bytes, 1);
-  const std::uint64_t whole = std::max<std::uint64_t>(shape.bytes / divisor, 1);
-  const std::uint64_t rest = shape.bytes % divisor;  // a last, shorter segment
+  const Segments cut = segments_of(choice, shape);
   const Rank crossing = crowd(choice, cost, shape.layout);
   const bool deep = compositions()[choice.composition].has_parts && shape.layout.hosts > 1;
   const auto with = [&](Where inside, Where across) {
     SegmentTime time;
     const auto count = [&](const Cost& part, Where where) {
       const Rank talkers = where == Where::network ? cost.talkers.at(deep ? 1 : 0) : crossing;
-      add(time, part, link_of(where, talkers, shape, bytes, machine), where, bytes, shape, machine);
+      add(time, part, link_of(where, talkers, shape, cut.bytes, machine), where, cut.bytes, shape,
+          machine);
     };
     count(cost.within.front(), inside);
     count(cost.within.back(), Where::between);
     count(cost.across, across);
     const std::uint64_t interval = std::max(time.busiest(), divide_up(time.all, choice.depth));
     const std::uint64_t last =
-        rest == 0 ? 0 : plus(time.messages, times(interval - time.messages, rest) / divisor);
-    return plus(time.all, plus(times(whole - 1, interval), last));
+        cut.rest == 0 ? 0
+                      : plus(time.messages, times(interval - time.messages, cut.rest) / cut.bytes);
+    return plus(time.all, plus(times(cut.whole - 1, interval), last));
   };
   const Paths paths{compositions()[choice.composition], shape.layout};
   std::uint64_t slowest = 0;

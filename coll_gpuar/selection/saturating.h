@@ -29,4 +29,18 @@ inline std::uint64_t element_of(const CallShape& shape) {
   return std::max<std::uint64_t>(shape.element_bytes, 1);
 }
 
+// A call cut into segments: whole ones, at least one, and a last one of `rest` bytes unless that is
+// 0.
+struct Segments {
+  std::uint64_t bytes = 0;  // of a whole one
+  std::uint64_t whole = 1;
+  std::uint64_t rest = 0;
+};
+
+inline Segments segments_of(const Choice& choice, const CallShape& shape) {
+  const std::uint64_t bytes = std::min(choice.segment_bytes, shape.bytes);
+  const std::uint64_t divisor = std::max<std::uint64_t>(bytes, 1);
+  return {bytes, std::max<std::uint64_t>(shape.bytes / divisor, 1), shape.bytes % divisor};
+}
+
 }  // namespace gpuar

@@ -54,7 +54,7 @@ Work work_of(const Choice& choice, const CallShape& shape) {
   // What the parts of several hosts do stays within these.
   const std::uint32_t groups = of_parts ? layout.parts : layout.hosts;
   const Level host_of = even_groups(shape.ranks, layout.hosts);
-  const Level group_of = even_groups(shape.ranks, groups);
+  const Level group_of = of_parts ? even_groups(shape.ranks, groups) : host_of;
   const Levels levels(&group_of, 1);
   const Rank across = choice.composition == flat ? shape.ranks : static_cast<Rank>(groups);
   const std::uint32_t chunks = composition.pieces(levels, shape.ranks) * algorithm.chunks(across);
@@ -114,14 +114,11 @@ std::uint64_t Turns::work_for(std::uint64_t bytes) const {
 // are those of the segments in flight.
 std::uint64_t Turns::on_one_host(const Choice& choice) const {
   const std::uint64_t threads = shape_.layout.shared_threads;
-  const std::uint64_t divisor = std::max<std::uint64_t>(choice.segment_bytes, 1);
-  CallShape segment = shape_;
-  segment.bytes = std::min(choice.segment_bytes, shape_.bytes);
-  const std::uint64_t whole = std::max<std::uint64_t>(shape_.bytes / divisor, 1);
-  const std::uint64_t rest = whole * divisor < shape_.bytes ? shape_.bytes % divisor : 0;
-  const std::uint64_t work =
-      plus(times(whole, work_for(segment.bytes)), rest == 0 ? 0 : work_for(rest));
+  const auto [bytes, whole, rest] = segments_of(choice, shape_);
+  const std::uint64_t work = plus(times(whole, work_for(bytes)), rest == 0 ? 0 : work_for(rest));
 
+  CallShape segment = shape_;
+  segment.bytes = bytes;
   const std::uint64_t chain = gpuar::predict(choice, segment, machine_);
   const auto ranks = static_cast<std::uint64_t>(shape_.ranks);
   const std::uint64_t turns = times(times(rounds_, ranks), machine_.turn) / threads;

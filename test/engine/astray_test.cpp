@@ -8,29 +8,14 @@
 using namespace gpuar;
 using namespace gpuar::test;
 
-namespace {
-
-CallOptions summed(const char* algorithm) {
-  CallOptions options;
-  options.algorithm = find_algorithm(algorithm);
-  options.count = 20;
-  return options;
-}
-
-void rounds(EngineWorld& world, int count) {
-  world.drive([&] { return count-- <= 0; });
-}
-
-}  // namespace
-
 TEST_CASE("an early message waits for its communicator, while others are made", "[engine]") {
   EngineWorld world(2, 1);
   std::vector<Call> calls(2);
-  const CallOptions options = summed("direct");
+  const CallOptions options = basic("direct", 20);
   world.add(1);
   world.bind(1, calls[1], options, MessageKind::call);
   world.engine(1).start(*calls[1].run);
-  rounds(world, 1000);
+  world.rounds(1000);
   CHECK(world.engine(0).outstanding() == 1);
   Comm another;
   another.id = {8, 12};
@@ -54,14 +39,16 @@ TEST_CASE("a peer that cannot be reached: the call ends with an error", "[engine
     EngineWorld world(3, 1);
     world.add_all_ranks();
     std::vector<Call> calls(3);
-    const CallOptions options = summed(algorithm.name.data());
+    CallOptions options;
+    options.algorithm = &algorithm;
+    options.count = 20;
     world.comm(0).peers[1] = world.comm(0).peers[2] = nullptr;
     for (const Rank rank : {0, 1, 2}) {
       Call& call = calls[static_cast<std::size_t>(rank)];
       world.bind(rank, call, options, MessageKind::call);
       world.engine(rank).start(*call.run);
     }
-    rounds(world, 1000);
+    world.rounds(1000);
     CHECK(calls[0].finished == 1);
     CHECK(calls[0].status != 0);
     CHECK(world.comm(0).status != Status::ok);

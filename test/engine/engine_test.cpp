@@ -36,13 +36,6 @@ std::size_t allreduce(Rank size, const CallOptions& options, std::uint64_t seed,
   return wrong;
 }
 
-CallOptions basic(const char* algorithm, std::size_t count) {
-  CallOptions options;
-  options.algorithm = find_algorithm(algorithm);
-  options.count = count;
-  return options;
-}
-
 }  // namespace
 
 TEST_CASE("every algorithm gives the right result through the engine", "[engine]") {

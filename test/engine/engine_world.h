@@ -138,6 +138,13 @@ struct CallOptions {
       false;  // the operation is one of gpuar's own: what arrives may be reduced at once
 };
 
+inline CallOptions basic(const char* algorithm, std::size_t count) {
+  CallOptions options;
+  options.algorithm = find_algorithm(algorithm);
+  options.count = count;
+  return options;
+}
+
 // One rank's side of a call.
 struct Call {
   Run* run = nullptr;
@@ -254,6 +261,11 @@ class EngineWorld {
       if (done()) return true;
     }
     return false;
+  }
+
+  // Everybody makes progress so many times.
+  void rounds(int count) {
+    drive([&] { return count-- <= 0; });
   }
 
   MemoryWorld world;

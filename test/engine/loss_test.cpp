@@ -20,9 +20,7 @@ struct Death {
     for (Rank rank = 0; rank < size; ++rank) world.engine(rank).start(*call(rank).run);
   }
   Call& call(Rank rank) { return calls[static_cast<std::size_t>(rank)]; }
-  void rounds(int count) {
-    world.drive([&] { return count-- <= 0; });
-  }
+  void rounds(int count) { world.rounds(count); }
   void die() { world.world.kill(static_cast<std::uint32_t>(dead)); }
   bool survivors_ended() {
     return std::all_of(calls.begin(), calls.end() - 1,

@@ -62,8 +62,7 @@ TEST_CASE("a message that another one must come before is kept in scratch", "[en
   Job job(4, predefined("direct", 20), fleeting);
   // The sum is in order of rank: what rank 3 sends has to wait for what rank 1 sends.
   for (const Rank rank : {0, 2, 3}) job.start(rank);
-  int rounds = 100;
-  job.world.drive([&] { return --rounds == 0; });
+  job.world.rounds(100);
   CHECK(job.calls[0].finished == 0);
   job.start(1);
   REQUIRE(job.ended());
@@ -75,8 +74,7 @@ TEST_CASE("a failure gives back every message that waits in a slot", "[engine][p
   Job job(5, predefined("direct", 20), {.eager_limit = 4096, .holdable = 1});
   // In order of rank: all others wait for what rank 1 would send.
   for (const Rank rank : {0, 2, 3, 4}) job.start(rank);
-  int rounds = 1000;
-  job.world.drive([&] { return --rounds == 0; });
+  job.world.rounds(1000);
   job.world.engine(0).abandon(job.world.comm(0), Status::no_memory, "a test");
   REQUIRE(job.ended());
   for (const Rank rank : {0, 2, 3, 4}) CHECK(job.calls[static_cast<std::size_t>(rank)].status != 0);
